@@ -95,6 +95,10 @@ struct DiskConfig {
     std::uint64_t size = 0;
     // The kernel reads whole files there itself, where it can.
     bool passes_through = true;
+    // It acknowledges what is written, which is sent to the bucket behind that.
+    bool acknowledges = false;
+    // How much may wait for the bucket then; 0: a quarter of the disk.
+    std::uint64_t unsent_limit = 0;
 };
 
 struct NameConfig {

@@ -9,8 +9,10 @@
 //   .ckptfs/mounts/UUID        heartbeat of a mount
 //   .ckptfs/renames/UUID-…     the record of a directory's rename that is under way (fs/directory_marker.h)
 //   .ckptfs/rename-names/UUID  what it moves
+//   .ckptfs/unsent/DIR/ID-UUID a mount has files in DIR that are not in the bucket yet (writeback/announcements.h)
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -23,6 +25,12 @@ inline constexpr std::string_view kFailedPrefix = ".ckptfs/failed/";
 inline constexpr std::string_view kMountsPrefix = ".ckptfs/mounts/";
 inline constexpr std::string_view kRenamesPrefix = ".ckptfs/renames/";
 inline constexpr std::string_view kRenameNamesPrefix = ".ckptfs/rename-names/";
+inline constexpr std::string_view kUnsentPrefix = ".ckptfs/unsent/";
+
+// A mount writes its objects below kUnsentPrefix anew this often. One that is older than kUnsentCountsFor is of a mount
+// that has gone, or cannot reach the store: what it stands for may never come.
+inline constexpr std::chrono::minutes kUnsentToldEvery{3};
+inline constexpr std::chrono::minutes kUnsentCountsFor{15};
 
 // Object key length limit of Amazon S3 ("Creating object key names"), in bytes of UTF-8.
 inline constexpr std::size_t kMaxKeyBytes = 1024;

@@ -257,5 +257,10 @@ public:
 
 // Name of the user metadata that carries a commit's UUID (x-amz-meta-ckptfs-write).
 inline constexpr const char* kWriteIdMetadata = "ckptfs-write";
+// Empty where it has none.
+[[nodiscard]] inline std::string write_id_of(const ObjectInfo& object) {
+    const auto found = object.metadata.find(kWriteIdMetadata);
+    return found == object.metadata.end() ? std::string() : found->second;
+}
 
 }  // namespace ckptfs

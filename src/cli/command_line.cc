@@ -338,6 +338,12 @@ CommandLine parse_command_line(std::vector<std::string> arguments) {
     CLI::Option* wait = status_command->add_flag("--wait", status.wait, "wait until it is safe to stop");
     status_command->add_flag("--watch", status.watch, "repeat every second")->excludes(wait);
 
+    WaitRequest sent;
+    std::string sent_within = "0s";
+    CLI::App* wait_command = app.add_subcommand("wait", "wait until what was acknowledged is in the bucket");
+    wait_command->add_option("PATH", sent.paths, "anything in a mount")->required()->type_name("");
+    wait_command->add_option("--timeout", sent_within, "give up after so long; without it, never")->type_name("TIME");
+
     KeptRequest warm;
     CLI::App* warm_command = add_kept(app, "warm", "fetch files to --cache-dir, after those that a job reads", warm);
     KeptRequest drop;
@@ -363,6 +369,14 @@ CommandLine parse_command_line(std::vector<std::string> arguments) {
     }
     if (status_command->parsed()) {
         return status;
+    }
+    if (wait_command->parsed()) {
+        const auto within = parse_duration(sent_within);
+        if (!within) {
+            return Answer{format("ckptfs: --timeout: {}\n", within.error().message), kUsageError};
+        }
+        sent.timeout = *within;
+        return sent;
     }
     if (warm_command->parsed() || drop_command->parsed()) {
         return warm_command->parsed() ? warm : drop;

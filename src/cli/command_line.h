@@ -43,6 +43,14 @@ struct StatusRequest {
     bool watch = false;
 };
 
+// `ckptfs wait`.
+struct WaitRequest {
+    // Anything in mounts.
+    std::vector<std::string> paths;
+    // 0: as long as it takes.
+    Milliseconds timeout{0};
+};
+
 // `ckptfs warm` and `ckptfs drop`.
 struct KeptRequest {
     bool drops = false;
@@ -77,7 +85,8 @@ struct Answer {
     int exit_code = 0;
 };
 
-using CommandLine = std::variant<Answer, MountRequest, UnmountRequest, StatusRequest, KeptRequest, ToolRequest>;
+using CommandLine =
+    std::variant<Answer, MountRequest, UnmountRequest, StatusRequest, WaitRequest, KeptRequest, ToolRequest>;
 
 // Also `ckptfs SOURCE DIR -o …` and `mount.ckptfs SOURCE DIR -o …`, as mount(8) calls its helpers.
 CommandLine parse_command_line(std::vector<std::string> arguments);

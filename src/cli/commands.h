@@ -19,6 +19,9 @@ int unmount_command(const std::string& directory);
 // `ckptfs status`: asks daemons what they are doing, and prints it. 1 where one does not answer, or there is none.
 int status_command(const StatusRequest& request);
 
+// `ckptfs wait`: 1 where it is not all in the bucket in time, or the daemon does not answer.
+int wait_command(const WaitRequest& request);
+
 // `ckptfs warm` and `drop`: 1 where a file could not be kept, or dropped.
 int kept_command(const KeptRequest& request);
 

@@ -58,6 +58,10 @@ int run(const StatusRequest& request) {
     return status_command(request);
 }
 
+int run(const WaitRequest& request) {
+    return wait_command(request);
+}
+
 int run(const KeptRequest& request) {
     return kept_command(request);
 }

@@ -72,6 +72,13 @@ Status set_passthrough(Config& config, std::string_view value) {
     return valid;
 }
 
+Status set_ack(Config& config, std::string_view value) {
+    std::string choice;
+    Status valid = one_of(choice, value, {"store", "disk"});
+    config.disk.acknowledges = choice == "disk";
+    return valid;
+}
+
 constexpr std::string_view kVariablePrefix = "CKPTFS_";
 constexpr std::uint64_t kMaxThreads = 64;
 constexpr std::uint64_t kMaxConnections = 1024;
@@ -219,6 +226,15 @@ constexpr auto kTable = std::to_array<OptionSpec>({
      "This applies to files opened for appending and to files that match --keep-on-kill. With 0s they are published "
      "only when they are closed or synced.",
      [](Config& c, std::string_view v) { return set(c.write.publish_interval, parse_duration(v)); }},
+    {kWriting, "ack", "", "BY", "store", "what close and fsync wait for: store or disk",
+     "store: the file is in the bucket. disk: it is on the disk of --cache-dir, flushed, and is sent to the bucket "
+     "afterwards, in the order in which it was acknowledged. It is lost if the disk is, and other mounts see it once "
+     "it "
+     "is in the bucket; ckptfs wait waits for that. See ckptfs-semantics(7).",
+     set_ack},
+    {kWriting, "ack-limit", "", "SIZE", "a quarter of the disk", "how much may wait for the bucket with --ack disk",
+     "Then close waits for the store.",
+     [](Config& c, std::string_view v) { return set(c.disk.unsent_limit, parse_size(v)); }},
     {kWriting, "compress", "", "HOW", "auto", "how files are stored: auto, none, zstd or zstd:LEVEL",
      "auto encodes each MiB by its content: floats are split by byte position, whatever their type and offset; "
      "everything else is encoded by zstd; and what does not shrink is stored as it is. While the processors cannot "
@@ -391,6 +407,9 @@ Status check_config(const Config& config) {
     }
     if (config.names.rename_repair_after < kLeastRepairAfter) {
         return failure(EINVAL, "--rename-repair-after: at least 1s, or mounts undo each other's renames");
+    }
+    if (config.disk.acknowledges && config.disk.directory.empty()) {
+        return failure(EINVAL, "--ack disk: set --cache-dir, a directory on the disk that is to acknowledge");
     }
     if (config.store.no_sign_request && !config.store.profile.empty()) {
         return failure(EINVAL, "--no-sign-request and --profile exclude each other");

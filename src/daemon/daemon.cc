@@ -150,6 +150,10 @@ bool Daemon::ends_by_hangup() const {
 Service::Events Daemon::service_events() {
     Service::Events events;
     events.status = [this](const fs::FileSystem& fs) { return json_of(status(fs)); };
+    events.unsent = [this] {
+        const UnsentStatus unsent = machinery_->unsent() == nullptr ? UnsentStatus() : machinery_->unsent()->status();
+        return DrainProgress{unsent.changes, unsent.bytes, 0};
+    };
     events.hung_up = [this] { return ends_by_hangup(); };
     events.draining = [this](const DrainProgress& progress) {
         draining_ = true;
@@ -192,6 +196,10 @@ MountStatus Daemon::status(const fs::FileSystem& fs) const {
     set_cache(status, machinery_->cache().statistics());
     if (machinery_->disk() != nullptr) {
         set_disk(status, *machinery_->disk());
+    }
+    if (machinery_->unsent() != nullptr) {
+        set_unsent(status, machinery_->unsent()->status(), machinery_->unsent()->limit(),
+                   machinery_->client().clock().wall_now());
     }
     set_memory(status, machinery_->pool().usage());
     status.problems = recent_problems();

@@ -5,11 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
-#include <climits>
 #include <future>
 #include <iterator>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -18,6 +17,7 @@
 #include "base/executors.h"
 #include "base/memory_limit.h"
 #include "base/memory_shares.h"
+#include "base/mutex.h"
 #include "base/random_numbers.h"
 #include "base/text.h"
 #include "base/uuid.h"
@@ -25,7 +25,6 @@
 #include "ckptfs/log.h"
 #include "codec/codecs.h"
 #include "daemon/bucket_check.h"
-#include "journal/journaled_store.h"
 
 namespace ckptfs {
 namespace {
@@ -34,6 +33,10 @@ namespace {
 constexpr int kBlockingThreads = 16;
 // Of their own, because what waits there may wait for staged bytes.
 constexpr int kStagingThreads = 2;
+// A part each, to the disk and from it.
+constexpr int kUnsentThreads = 4;
+// Each disk sends one marker at a time.
+constexpr int kMarkerThreads = 2;
 // A restore that reads nothing for so long has ended. The job beside this mount needs the memory more.
 constexpr Milliseconds kUnusedFor{std::chrono::seconds(30)};
 // Of the heap: what has been freed and is kept.
@@ -50,11 +53,6 @@ constexpr Milliseconds kCheckFor{std::chrono::seconds(10)};
 constexpr Milliseconds kGoodbyeFor{std::chrono::seconds(8)};
 // At once, as a rule. What it serves after the goodbye is cancelled.
 constexpr Milliseconds kSessionEndsWithin{std::chrono::seconds(1)};
-
-std::string host_name() {
-    std::array<char, HOST_NAME_MAX + 1> name{};
-    return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "a host without a name";
-}
 
 }  // namespace
 
@@ -80,6 +78,10 @@ Status Machinery::start() {
     executor_ = make_executor();
     blocking_ = make_blocking_executor(kBlockingThreads);
     staging_ = make_blocking_executor(kStagingThreads);
+    if (config_.disk.acknowledges) {
+        unsent_threads_ = make_blocking_executor(kUnsentThreads);
+        marker_threads_ = make_blocking_executor(kMarkerThreads);
+    }
     auto pool = MemoryPool::create(memory_shares(memory, config_.mount.fuse_threads, config_.codec.compress != "none"),
                                    executor_.get(), timer_.get());
     if (!pool) {
@@ -105,27 +107,29 @@ Status Machinery::check_bucket() const {
     return ckptfs::check_bucket(**store, config_.store.prefix, config_.names.read_only, random_uuid());
 }
 
-// A mount that only reads begins no upload.
-ObjectStore& Machinery::journaled_store() {
-    if (config_.names.read_only) {
-        return client_->store();
+// Files of which other mounts are not told yet.
+class Machinery::UntoldFiles {
+public:
+    explicit UntoldFiles(const std::vector<UploadIntent>& intents) {
+        for (const UploadIntent& intent : intents) {
+            if (!intent.file_ended) {
+                keys_.insert(intent.key);
+            }
+        }
     }
-    const auto directory = state_directory(config_.mount.state_dir, getuid(), process_environment());
-    // Homes, and a directory that the user names, may be shared by several machines.
-    const bool is_local = getuid() == 0 && config_.mount.state_dir.empty();
-    const std::string place = journal_place(is_local ? "" : host_name(), config_.mount.source,
-                                            config_.mount.mount_point, client_->store().server());
-    MountJournals journals = open_journals(directory, place);
-    journal_ = std::move(journals.own);
-    leftovers_ = std::move(journals.leftovers);
-    if (journals.another_lives) {
-        watch_for_leftovers(*directory, place);
+    [[nodiscard]] bool is_empty() {
+        const MutexLock lock(mutex_);
+        return keys_.empty();
     }
-    lost_.reset(new LostUploads({client_->store(), *timer_, client_->clock(), *journal_, lost_answers_}));
-    aborts_ = std::make_unique<UploadAborts>(client_->store(), *timer_, *journal_);
-    journaled_ = std::make_unique<JournaledStore>(client_->store(), *journal_, *lost_, *aborts_, config_.store.prefix);
-    return *journaled_;
-}
+    [[nodiscard]] bool was_last(const std::string& key) {
+        const MutexLock lock(mutex_);
+        return keys_.erase(key) > 0 && keys_.empty();
+    }
+
+private:
+    Mutex mutex_;
+    std::set<std::string> keys_ GUARDED_BY(mutex_);
+};
 
 // Of one that still finishes what it has to do, and may be killed meanwhile.
 void Machinery::watch_for_leftovers(const std::string& directory, const std::string& place) {
@@ -161,6 +165,11 @@ void Machinery::say_goodbye() {
     const auto ended = std::make_shared<std::promise<void>>();
     const auto gone = std::make_shared<std::promise<void>>();
     const auto deadline = std::chrono::steady_clock::now() + kGoodbyeFor;
+    if (unsent_ != nullptr) {
+        const auto withdrawn = std::make_shared<std::promise<void>>();
+        unsent_->withdraw([withdrawn] { withdrawn->set_value(); });
+        withdrawn->get_future().wait_until(deadline);
+    }
     aborts_->stop([aborted] { aborted->set_value(); });
     lost_->stop([ended] { ended->set_value(); });
     aborted->get_future().wait_until(deadline);
@@ -203,9 +212,18 @@ void Machinery::end_leftovers_of_mounts(std::vector<Leftovers> leftovers) {
     }
     fs_->end_renames(renames);
     // Before their journal goes, because ours has them from then on.
+    const auto untold = std::make_shared<UntoldFiles>(intents);
+    if (untold->is_empty()) {
+        others_know_all();
+    }
     if (!intents.empty()) {
-        lost_->adopt(intents, [this](const std::string& key, WallTime asked, StoreDone<void> done) {
-            fs_->record_unfinished({key, "", asked}, std::move(done));
+        lost_->adopt(intents, [this, untold](const std::string& key, WallTime asked, StoreDone<void> done) {
+            fs_->record_unfinished({key, "", asked}, [this, untold, key, done = std::move(done)](Status told) {
+                if (told && untold->was_last(key)) {
+                    others_know_all();
+                }
+                done(std::move(told));
+            });
         });
     }
     if (!leftovers.empty()) {
@@ -213,6 +231,13 @@ void Machinery::end_leftovers_of_mounts(std::vector<Leftovers> leftovers) {
                       [this](const std::string& key, const std::string& upload, StoreDone<void> done) {
                           fs_->record_unfinished({key, upload, {}}, std::move(done));
                       });
+    }
+}
+
+// Of all that the last mount here was writing.
+void Machinery::others_know_all() {
+    if (unsent_ != nullptr) {
+        unsent_->withdraw_left();
     }
 }
 
@@ -247,7 +272,11 @@ Result<fs::FileSystem*> Machinery::start_file_system(fs::KernelCache& kernel_cac
     }
     cache_ = std::make_unique<BlockCache>(
         *pool_, clock_, BlockCache::Limits::for_requests(config_.read.max_requests_ahead), disk_.get());
-    ObjectStore& store = journaled_store();
+    const Result<ObjectStore*> made = make_store();
+    if (!made) {
+        return failure(made.error());
+    }
+    ObjectStore& store = **made;
     write_.reset(new WriteEnvironment{store, *pool_, *executor_, *staging_, clock_, *codec_, config_.write,
                                       config_.store.retry_for, disk_.get()});
     read_.reset(new ReadEnvironment{store, *pool_, *executor_, clock_, *codec_, *cache_, config_.read, disk_.get()});
@@ -260,14 +289,17 @@ Result<fs::FileSystem*> Machinery::start_file_system(fs::KernelCache& kernel_cac
     }
     // What the store has dated is compared with its own time.
     fs_ = fs::FileSystem::create({store, *blocking_, client_->clock(), *timer_, processes_, kernel_cache, *codec_,
-                                  *write_, *read_, config_.names, config_.store.prefix, host_name(), std::move(notes),
-                                  disk_ != nullptr ? &passthrough : nullptr});
+                                  *write_, *read_, config_.names, config_.store.prefix, this_host(), std::move(notes),
+                                  disk_ != nullptr ? &passthrough : nullptr, acknowledging_.get()});
     // No request may come before: it could be the rename of a marker.
     recall_failures(leftovers_);
+    if (unsent_ != nullptr) {
+        unsent_->start();
+    }
     if (!config_.names.read_only) {
         heartbeat_ = std::make_unique<Heartbeat>(
             Heartbeat::Environment{client_->store(), *timer_, client_->clock(), random_numbers()},
-            format("{}.ckptfs/mounts/{}", config_.store.prefix, random_uuid()), host_name());
+            format("{}.ckptfs/mounts/{}", config_.store.prefix, random_uuid()), this_host());
     }
     memory_watch_ = std::make_unique<Periodic>(*timer_, kLookForUnused,
                                                [this] { executor_->post([this] { release_unused_memory(); }); });
@@ -294,6 +326,10 @@ void Machinery::cancel() {
         lost_->stop(nullptr);
         aborts_->stop(nullptr);
     }
+    if (unsent_ != nullptr) {
+        // One after the other they would be begun, and be cancelled.
+        unsent_->pause();
+    }
     if (client_ != nullptr) {
         client_->stop();
     }
@@ -302,7 +338,11 @@ void Machinery::cancel() {
 Machinery::~Machinery() {
     // What is under way ends with ECANCELED, and what follows from it runs to its end, while everything still exists.
     cancel();
-    for (const auto& executor : {blocking_.get(), staging_.get(), executor_.get()}) {
+    if (unsent_ != nullptr) {
+        unsent_->stop();
+    }
+    for (const auto& executor :
+         {blocking_.get(), staging_.get(), unsent_threads_.get(), marker_threads_.get(), executor_.get()}) {
         if (executor != nullptr) {
             executor->stop();
         }

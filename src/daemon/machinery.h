@@ -8,6 +8,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -25,6 +26,7 @@
 #include "ckptfs/status.h"
 #include "daemon/heartbeat.h"
 #include "daemon/store_client.h"
+#include "daemon/unsent_disks.h"
 #include "disk/disk_cache.h"
 #include "fs/file_system.h"
 #include "fuse/session.h"
@@ -37,6 +39,9 @@
 #include "write/file_writer.h"
 
 namespace ckptfs {
+
+// Its name, as others are told of it.
+[[nodiscard]] std::string this_host();
 
 class Machinery {
 public:
@@ -66,21 +71,30 @@ public:
     [[nodiscard]] const BlockCache& cache() const { return *cache_; }
     // Null without --cache-dir.
     [[nodiscard]] const DiskCache* disk() const { return disk_.get(); }
+    // Null without --ack disk.
+    [[nodiscard]] const UnsentDisks* unsent() const { return unsent_.get(); }
     [[nodiscard]] Executor& executor() { return *executor_; }
     // For tasks that wait for the disk.
     [[nodiscard]] Executor& staging() { return *staging_; }
     [[nodiscard]] Timer& timer() { return *timer_; }
 
 private:
+    class UntoldFiles;
     explicit Machinery(const Config& config) : config_(config) {}
     Status start();
     Status start_disk_cache();
-    ObjectStore& journaled_store();
+    // machinery_stores.cc
+    Result<ObjectStore*> make_store();
+    void open_journal(const std::vector<UnsentPlace>& disks);
+    [[nodiscard]] Result<std::uint64_t> unsent_limit() const;
+    [[nodiscard]] WritebackEnvironment writeback_environment(std::uint64_t limit);
+    Result<ObjectStore*> acknowledging_store(std::vector<UnsentPlace> disks);
     void watch_for_leftovers(const std::string& directory, const std::string& place);
     void say_goodbye();
     void cancel();
     void recall_failures(std::vector<Leftovers>& leftovers);
     void end_leftovers_of_mounts(std::vector<Leftovers> leftovers);
+    void others_know_all();
     void release_unused_memory();
 
     const Config config_;
@@ -91,6 +105,9 @@ private:
     std::unique_ptr<Executor> executor_;
     std::unique_ptr<Executor> blocking_;
     std::unique_ptr<Executor> staging_;
+    // Null without --ack disk.
+    std::unique_ptr<Executor> unsent_threads_;
+    std::unique_ptr<Executor> marker_threads_;
     std::unique_ptr<MemoryPool> pool_;
     // Notified of uploads until the client has stopped.
     std::unique_ptr<MountJournal> journal_;
@@ -100,6 +117,9 @@ private:
     std::unique_ptr<LostUploads> lost_;
     std::unique_ptr<UploadAborts> aborts_;
     std::unique_ptr<ObjectStore> journaled_;
+    // Null without --ack disk.
+    std::unique_ptr<UnsentDisks> unsent_;
+    std::unique_ptr<fs::DiskAcknowledgement> acknowledging_;
     std::unique_ptr<Codec> codec_;
     // Null without --cache-dir.
     std::unique_ptr<DiskCache> disk_;

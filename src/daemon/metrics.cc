@@ -118,6 +118,20 @@ void add_disk(Families& families, const DiskActivity& disk) {
                    disk.counts.failure.empty() ? 1.0 : 0.0);
 }
 
+void add_unsent(Families& families, const UnsentActivity& unsent) {
+    if (!unsent.acknowledges) {
+        return;
+    }
+    families.gauge("unsent_changes", "Changes that the disk has acknowledged and that are not in the bucket.",
+                   unsent.changes);
+    families.gauge("unsent_bytes", "What they take on the disk.", unsent.bytes);
+    families.gauge("unsent_limit_bytes", "What they may take before close waits for the store.", unsent.limit);
+    families.gauge("unsent_oldest_seconds", "For how long the oldest of them has waited.",
+                   static_cast<double>(unsent.seconds));
+    families.gauge("unsent_failing", "Whether one cannot be sent, and holds back the others.",
+                   unsent.failure.empty() ? 0.0 : 1.0);
+}
+
 void add_memory(Families& families, const PoolUsage& memory) {
     static constexpr std::array<const char*, kMemoryUses> kNames{"receive", "write", "read", "commit", "encode"};
     families.gauge("memory_limit_bytes", "Memory for data.",
@@ -177,6 +191,7 @@ std::vector<prometheus::MetricFamily> metric_families(const MountFigures& figure
     add_files(families, figures);
     add_reading(families, figures.reading);
     add_disk(families, figures.status.disk);
+    add_unsent(families, figures.status.unsent);
     add_memory(families, figures.memory);
     add_store(families, figures);
     add_operations(families, figures.operations);

@@ -2,6 +2,7 @@
 #include "daemon/mount_status.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "base/text.h"
@@ -40,6 +41,9 @@ std::string verdict(const MountStatus& status) {
     }
     if (status.failures_untold > 0) {
         why += (why.empty() ? "" : ", ") + counted(status.failures_untold, "failed file") + " not told to other mounts";
+    }
+    if (status.unsent.changes > 0) {
+        why += (why.empty() ? "" : ", ") + counted(status.unsent.changes, "change") + " on the disk only";
     }
     return "safe to stop: no, " + why;
 }
@@ -122,6 +126,24 @@ std::string disk_line(const DiskActivity& disk) {
            "\n";
 }
 
+std::string unsent_lines(const UnsentActivity& unsent) {
+    if (!unsent.acknowledges) {
+        return "";
+    }
+    std::string text = format("acknowledged by the disk: {}, {} of {} MiB, not in the bucket yet",
+                              counted(unsent.changes, "change"), mebibytes(unsent.bytes), mebibytes(unsent.limit));
+    if (unsent.changes > 0) {
+        text += format(", the oldest for {}", duration_text(unsent.seconds));
+    }
+    if (unsent.waiting > 0) {
+        text += format("; {} for room", counted(unsent.waiting, "call") + (unsent.waiting == 1 ? " waits" : " wait"));
+    }
+    text += "\n";
+    return unsent.failure.empty() ? text
+                                  : text + format("  {}: cannot be sent, and holds back what comes after it: {}\n",
+                                                  escaped(unsent.failing_key), escaped(unsent.failure));
+}
+
 std::string read_line(const FileBeingRead& read) {
     return format("  {}: {} of {} MiB\n", escaped(read.key), mebibytes(read.position), mebibytes(read.size));
 }
@@ -187,6 +209,21 @@ void set_disk(MountStatus& status, const DiskCache& disk) {
     status.disk.counts = disk.statistics();
 }
 
+void set_unsent(MountStatus& status, const UnsentStatus& unsent, std::uint64_t limit, WallTime now) {
+    status.unsent = {
+        true,
+        unsent.changes,
+        unsent.bytes,
+        limit,
+        std::max<std::int64_t>(
+            0, std::chrono::duration_cast<std::chrono::seconds>(now - unsent.oldest.value_or(now)).count()),
+        unsent.waiting,
+        unsent.last_acknowledged,
+        unsent.all_sent_up_to,
+        unsent.failing_key,
+        unsent.failure};
+}
+
 void set_memory(MountStatus& status, const PoolUsage& usage) {
     status.memory_total = usage.total_buffers * BufferPool::kBufferSize;
     status.memory_resident = usage.touched_buffers * BufferPool::kBufferSize;
@@ -203,7 +240,7 @@ std::string status_text(const MountStatus& status) {
     text += format("memory: {} of {} MiB ({} resident), {} MiB of it read ahead or cached{}\n",
                    mebibytes(status.memory_used), mebibytes(status.memory_total), mebibytes(status.memory_resident),
                    mebibytes(status.memory_for_reading), cache_text(status));
-    text += disk_line(status.disk);
+    text += disk_line(status.disk) + unsent_lines(status.unsent);
     if (status.files_open > 0) {
         text += format("open for writing: {}\n", counted(status.files_open, "file"));
     }

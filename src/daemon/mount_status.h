@@ -13,6 +13,7 @@
 #include "fs/file_system.h"
 #include "read/block_cache.h"
 #include "s3/request_sender.h"
+#include "writeback/unsent_changes.h"
 
 namespace ckptfs {
 
@@ -77,6 +78,27 @@ struct DiskActivity {
     friend bool operator==(const DiskActivity&, const DiskActivity&) = default;
 };
 
+// What the disk has acknowledged, and is not in the bucket.
+struct UnsentActivity {
+    // --ack disk
+    bool acknowledges = false;
+    std::uint64_t changes = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t limit = 0;
+    // Since the oldest was acknowledged.
+    std::int64_t seconds = 0;
+    // Calls that wait because of the limit.
+    std::uint64_t waiting = 0;
+    // In the order of acknowledgement: the last one, and the last one before which all are in the bucket.
+    std::uint64_t last_acknowledged = 0;
+    std::uint64_t all_sent_up_to = 0;
+    // The one that fails, and why; empty where none does.
+    std::string failing_key;
+    std::string failure;
+
+    friend bool operator==(const UnsentActivity&, const UnsentActivity&) = default;
+};
+
 struct MountStatus {
     // Of the largest, or the last that failed, where there are more.
     static constexpr std::size_t kMostFiles = 50;
@@ -111,6 +133,7 @@ struct MountStatus {
     Traffic rates;
     StoreActivity store;
     DiskActivity disk;
+    UnsentActivity unsent;
     // Reads answered from memory, and those that had to wait.
     std::uint64_t cache_hits = 0;
     std::uint64_t cache_misses = 0;
@@ -122,10 +145,10 @@ struct MountStatus {
     // The last errors and warnings of the log, oldest first.
     std::vector<std::string> problems;
 
-    // Nothing that a program was told is written would be lost, nothing is half done, and no other mount would commit a
-    // marker over what failed here.
+    // Nothing that a program was told is written would be lost, or is on this machine only; nothing is half done, and
+    // no other mount would commit a marker over what failed here.
     [[nodiscard]] bool safe_to_stop() const {
-        return files_unsaved == 0 && renames.empty() && removals == 0 && failures_untold == 0;
+        return files_unsaved == 0 && renames.empty() && removals == 0 && failures_untold == 0 && unsent.changes == 0;
     }
 
     friend bool operator==(const MountStatus&, const MountStatus&) = default;
@@ -136,6 +159,7 @@ void set_files(MountStatus& status, const fs::FileSystem& fs);
 void set_store(MountStatus& status, const s3::S3Statistics& store);
 void set_cache(MountStatus& status, const ReadStatistics& cache);
 void set_disk(MountStatus& status, const DiskCache& disk);
+void set_unsent(MountStatus& status, const UnsentStatus& unsent, std::uint64_t limit, WallTime now);
 void set_memory(MountStatus& status, const PoolUsage& usage);
 
 // Several lines.

@@ -114,13 +114,23 @@ private:
 
     void wait_until_set(const Event& event, SteadyTime deadline, fs::FileSystem& fs, const Clock& clock) {
         while (!event.is_set() && clock.now() < deadline) {
-            tell_progress(progress_of(fs));
+            tell_progress(progress(fs));
             if (ended_->is_set()) {
                 fs.disconnected();
             }
             wait(fs, event.descriptor(), kProgressPeriod);
             beat(clock);
         }
+    }
+
+    [[nodiscard]] DrainProgress progress(const fs::FileSystem& fs) const {
+        DrainProgress sum = progress_of(fs);
+        if (events_.unsent) {
+            const DrainProgress unsent = events_.unsent();
+            sum.files += unsent.files;
+            sum.bytes_acknowledged += unsent.bytes_acknowledged;
+        }
+        return sum;
     }
 
     void tell_progress(const DrainProgress& progress) {

@@ -44,6 +44,8 @@ public:
         std::function<std::string(const fs::FileSystem&)> status;
         // SIGHUP came. Whether the mount is to end; it is, where this is missing.
         std::function<bool()> hung_up;
+        // What a disk has acknowledged and is not in the bucket.
+        std::function<DrainProgress()> unsent;
         // Several times a second once the mount is to end.
         std::function<void(const DrainProgress&)> draining;
     };

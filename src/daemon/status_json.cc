@@ -55,6 +55,32 @@ DiskActivity disk_of(const Json& json) {
             json.value("opens_passed_through", std::uint64_t{0})};
 }
 
+Json object_of(const UnsentActivity& unsent) {
+    return {{"acknowledges", unsent.acknowledges},
+            {"changes", unsent.changes},
+            {"bytes", unsent.bytes},
+            {"limit", unsent.limit},
+            {"seconds", unsent.seconds},
+            {"waiting", unsent.waiting},
+            {"last_acknowledged", unsent.last_acknowledged},
+            {"all_sent_up_to", unsent.all_sent_up_to},
+            {"failing_key", unsent.failing_key},
+            {"failure", unsent.failure}};
+}
+
+UnsentActivity unsent_of(const Json& json) {
+    return {json.at("acknowledges"),
+            json.at("changes"),
+            json.at("bytes"),
+            json.at("limit"),
+            json.at("seconds"),
+            json.at("waiting"),
+            json.at("last_acknowledged"),
+            json.at("all_sent_up_to"),
+            json.at("failing_key"),
+            json.at("failure")};
+}
+
 }  // namespace
 
 std::string json_of(const MountStatus& status) {
@@ -100,6 +126,7 @@ std::string json_of(const MountStatus& status) {
                       {"rates", object_of(status.rates)},
                       {"store", object_of(status.store)},
                       {"disk", object_of(status.disk)},
+                      {"unsent", object_of(status.unsent)},
                       {"cache_hits", status.cache_hits},
                       {"cache_misses", status.cache_misses},
                       {"memory_used", status.memory_used},
@@ -164,6 +191,7 @@ Result<MountStatus> parse_status(std::string_view text) {
         status.rates = traffic_of(json.at("rates"));
         status.store = activity_of(json.at("store"));
         status.disk = json.contains("disk") ? disk_of(json.at("disk")) : DiskActivity{};
+        status.unsent = json.contains("unsent") ? unsent_of(json.at("unsent")) : UnsentActivity{};
         json.at("cache_hits").get_to(status.cache_hits);
         json.at("cache_misses").get_to(status.cache_misses);
         json.at("memory_used").get_to(status.memory_used);

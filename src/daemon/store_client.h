@@ -39,6 +39,7 @@ public:
     [[nodiscard]] Result<std::unique_ptr<s3::S3Store>> make_store(const StoreConfig& config);
     // Tells the store's time, once it has answered.
     [[nodiscard]] Clock& clock() { return store_clock_; }
+    [[nodiscard]] const Clock& clock() const { return store_clock_; }
     // Of all stores made here.
     [[nodiscard]] std::vector<s3::OperationStatistics> operations() const { return statistics_.operations(); }
     // Ends what is under way with ECANCELED, and waits for it; must not be called from a callback.

@@ -26,38 +26,58 @@ constexpr int kLooksAtLostUploads = 10;
 constexpr Milliseconds kBetweenLooks{1'000};
 // An answer that has expired when it is given is of no use; the store responds again by then.
 constexpr int kMostAsked = 3;
-// Ours are a few lines.
-constexpr std::uint64_t kMaxRecordBytes = 4096;
 
-std::string minutes(Milliseconds time) {
-    return format("{} min", std::chrono::duration_cast<std::chrono::minutes>(time).count());
-}
+}  // namespace
 
-// The marker whose directory holds the key, directly or below; null if there is none.
-const std::string* marker_over(const std::string& key, const std::vector<std::string>& markers) {
+const std::string* CommitGate::marker_over(const std::string& key, const std::vector<std::string>& markers) {
     const auto found = std::find_if(markers.begin(), markers.end(),
                                     [&](const std::string& marker) { return key.starts_with(directory_of(marker)); });
     return found == markers.end() ? nullptr : &*found;
 }
 
-// What tells whether these files were made good, or their directories made anew.
-std::set<std::string> keys_of(const std::vector<FailedRecord>& failed, const std::string& directory) {
-    std::set<std::string> keys;
-    for (const FailedRecord& record : failed) {
-        keys.insert(record.key);
-        for (std::string& above : directories_above(record.key, directory)) {
-            keys.insert(std::move(above));
-        }
-    }
-    return keys;
-}
-
-}  // namespace
-
 void CommitGate::check(std::string marker_key, Reply<StillCounts> reply) {
     state_.env.blocking.post([this, marker_key = std::move(marker_key), reply = std::move(reply)] {
         reply(allow(directory_of(marker_key), {marker_key}));
     });
+}
+
+void CommitGate::check_again(const std::string& marker_key, const AskedBy& by, Reply<void> reply) {
+    const DiskAcknowledgement* const own = state_.env.acknowledging;
+    Executor& blocking = own == nullptr ? state_.env.blocking : own->blocking;
+    blocking.post([this, marker_key, by, reply = std::move(reply)] {
+        const std::string directory = directory_of(marker_key);
+        Status allowed = unsent_.look(directory, by, marker_key);
+        reply(allowed ? check_evidence_again(directory, marker_key, by.acknowledged) : std::move(allowed));
+    });
+}
+
+// After the look at what is unsent: what has failed is told before what was announced is withdrawn.
+Status CommitGate::check_evidence_again(const std::string& directory, const std::string& marker_key,
+                                        WallTime acknowledged) {
+    Result<Evidence> evidence = gather(directory);
+    if (!evidence) {
+        return ask_again(evidence.error());
+    }
+    if (Status allowed = check_failed(directory, {marker_key}, std::move(evidence->failed), acknowledged); !allowed) {
+        return allowed;
+    }
+    std::erase_if(evidence->unfinished,
+                  [&](const OpenUpload& upload) { return upload.initiated > acknowledged + kTimesDifferBy; });
+    std::optional<UploadId> in_the_way;
+    const Status allowed = check_unfinished({marker_key}, std::move(evidence->unfinished), in_the_way);
+    // It ends, or does not count any more after a while.
+    return allowed ? Status() : Status(ask_again(allowed.error()));
+}
+
+Status CommitGate::wait_for_unsent(const std::string& directory) {
+    const DiskAcknowledgement* const own = state_.env.acknowledging;
+    if (own == nullptr) {
+        return unsent_.wait(directory, {}, directory);
+    }
+    if (Status sent = wait_for<void>([&](auto done) { own->when_sent(done); }); !sent) {
+        return sent;
+    }
+    return unsent_.wait(directory, {own->id}, directory);
 }
 
 Result<StillCounts> CommitGate::allow(const std::string& directory, const std::vector<std::string>& markers) {
@@ -108,77 +128,6 @@ Status CommitGate::check_tree(const std::string& directory, const std::vector<Ob
     return markers.empty() ? Status() : check_markers(directory, markers);
 }
 
-Result<std::vector<FailedRecord>> CommitGate::failures_below(const std::string& directory) {
-    Result<std::vector<FailedRecord>> known = records(directory);
-    if (!known && is_refused_for_good(known.error())) {
-        // A marker below it would not be allowed.
-        return std::vector<FailedRecord>();
-    }
-    if (!known || known->empty()) {
-        return known;
-    }
-    const Result<States> states = look(keys_of(*known, directory));
-    if (!states) {
-        return failure(states.error());
-    }
-    const WallTime now = state_.env.clock.wall_now();
-    if (Status told = read_all(*known); !told) {
-        return failure(told.error());
-    }
-    std::vector<FailedRecord> failures;
-    for (FailedRecord& record : *known) {
-        // What has expired here may count on another mount.
-        if (still_failed(record, state_of(record.key, directory, *states), now,
-                         time_to_keep(state_.env.write.config.failed_sibling_ttl))) {
-            failures.push_back(std::move(record));
-        } else if (record.record_etag.empty()) {
-            discard(record);
-        }
-    }
-    return failures;
-}
-
-void CommitGate::move_failures(const std::vector<FailedRecord>& failures, const std::string& from,
-                               const std::string& to) {
-    std::vector<FailedFile> files(failures.size());
-    static_cast<void>(for_each_in_parallel(
-        failures.size(), kRequestsAtOnce, [&](std::size_t index, std::function<void(Status)> done) {
-            const FailedRecord& record = failures[index];
-            FailedFile& file = files[index];
-            file.key = to + record.key.substr(from.size());
-            file.reason = record.reason;
-            if (record.failed != WallTime::max()) {
-                file.since = std::min(record.failed, record.since.value_or(record.failed));
-            }
-            file.process = record.process;
-            if (!record.record_etag.empty() || record.host != state_.env.host) {
-                // A record that does not say is not this machine's either.
-                file.host = record.host.empty() ? "another machine" : record.host;
-            }
-            state_.env.store.head(file.key, [&file, done = std::move(done)](const Result<ObjectInfo>& object) {
-                // The copy of the version that stayed.
-                if (object || object.error().errno_value == ENOENT) {
-                    file.etag_before = object ? object->etag : "";
-                }
-                done({});
-            });
-        }));
-    std::vector<std::future<Status>> recorded;
-    for (const FailedFile& file : files) {
-        // Of a directory that is replaced.
-        state_.failed.clear(file.key, [] {});
-        state_.failed.add(file);
-        recorded.push_back(
-            ask<void>([&](auto done) { state_.failed.when_recorded(file.key, [done] { done(Status()); }); }));
-    }
-    for (std::size_t index = 0; index < files.size(); ++index) {
-        static_cast<void>(recorded[index].get());
-        if (!failures[index].record_etag.empty() && !state_.failed.is_untold(files[index].key)) {
-            discard(failures[index]);
-        }
-    }
-}
-
 Status CommitGate::check_markers(const std::string& directory, const std::vector<std::string>& markers) {
     for (int looks_left = kLooksAtLostUploads;; --looks_left) {
         std::optional<UploadId> in_the_way;
@@ -198,33 +147,42 @@ bool CommitGate::may_be_lost(const UploadId& upload) const {
 
 Status CommitGate::check_once(const std::string& directory, const std::vector<std::string>& markers,
                               std::optional<UploadId>& in_the_way) {
-    const WallTime now = state_.env.clock.wall_now();
-    const Milliseconds ttl = state_.env.write.config.failed_sibling_ttl;
+    const bool is_by_disk = state_.env.acknowledging != nullptr;
+    const SteadyTime begun = state_.env.clock.now();
     Result<Evidence> evidence = gather(directory);
+    while (evidence && !evidence->unsent.empty() && !is_by_disk) {
+        const bool is_late = state_.env.clock.now() - begun >= state_.env.write.retry_for;
+        const Status arrived =
+            is_late ? unsent_.look(directory, {}, markers.front()) : unsent_.wait(directory, {}, markers.front());
+        evidence = arrived ? gather(directory) : failure(arrived.error());
+    }
     if (!evidence) {
         return failure(evidence.error());
     }
-    auto& [failed, unfinished] = *evidence;
-    std::erase_if(failed, [&](const auto& record) {
-        return marker_over(record.key, markers) == nullptr || counts_only_elsewhere(record, now, ttl);
+    if (Status allowed = check_failed(directory, markers, std::move(evidence->failed), WallTime::max()); !allowed) {
+        return allowed;
+    }
+    // What a disk has acknowledged is sent by uploads, too: check_again() asks once nothing is unsent.
+    std::erase_if(evidence->unfinished, [&evidence](const OpenUpload& upload) {
+        return std::any_of(evidence->unsent.begin(), evidence->unsent.end(), [&upload](const UnsentDirectory& each) {
+            return directory_of(upload.upload.key) == each.directory;
+        });
     });
+    return check_unfinished(markers, std::move(evidence->unfinished), in_the_way);
+}
+
+Status CommitGate::check_unfinished(const std::vector<std::string>& markers, std::vector<OpenUpload> unfinished,
+                                    std::optional<UploadId>& in_the_way) {
+    const WallTime now = state_.env.clock.wall_now();
+    const Milliseconds ttl = state_.env.write.config.failed_sibling_ttl;
     std::erase_if(unfinished, [&](const auto& upload) { return marker_over(upload.upload.key, markers) == nullptr; });
-    std::set<std::string> keys = keys_of(failed, directory);
+    std::set<std::string> keys;
     for (const OpenUpload& upload : unfinished) {
         keys.insert(upload.upload.key);
     }
     const Result<States> states = look(keys);
     if (!states) {
         return failure(states.error());
-    }
-    if (Status told = read_all(failed); !told) {
-        return told;
-    }
-    for (const FailedRecord& record : failed) {
-        const NameState state = state_of(record.key, directory, *states);
-        if (Status allowed = check_record(record, state, *marker_over(record.key, markers)); !allowed) {
-            return allowed;
-        }
     }
     for (const OpenUpload& upload : unfinished) {
         const std::string& key = upload.upload.key;
@@ -235,7 +193,7 @@ Status CommitGate::check_once(const std::string& directory, const std::vector<st
             return failure(EIO, format("{} is not committed: {} is being written by another mount, or was left by one "
                                        "that ended; wait for it, or write that file again, then commit again; an "
                                        "upload older than {} does not count",
-                                       *marker_over(key, markers), key, minutes(ttl)));
+                                       *marker_over(key, markers), key, in_minutes(ttl)));
         }
     }
     return {};
@@ -245,14 +203,16 @@ Status CommitGate::check_once(const std::string& directory, const std::vector<st
 Result<CommitGate::Evidence> CommitGate::gather(const std::string& directory) {
     std::set<std::string> own = being_written();
     const std::string hidden = hidden_prefix(state_.env.prefix, directory);
+    auto unsent_answer = unsent_.ask(directory);
     auto uploads_answer = ask_for_uploads(directory);
     auto hidden_answer = ask_for_uploads(hidden);
     Result<std::vector<OpenUpload>> uploads = told(uploads_answer.get());
     Result<std::vector<OpenUpload>> hidden_uploads = told(hidden_answer.get());
-    if (!uploads || !hidden_uploads) {
-        return failure(!uploads ? uploads.error() : hidden_uploads.error());
+    Result<std::vector<UnsentDirectory>> unsent = unsent_.told(directory, {own_disk()}, unsent_answer.get());
+    if (!uploads || !hidden_uploads || !unsent) {
+        return failure(!uploads ? uploads.error() : !hidden_uploads ? hidden_uploads.error() : unsent.error());
     }
-    Evidence evidence{{}, of_others(std::move(*uploads), std::move(own))};
+    Evidence evidence{{}, of_others(std::move(*uploads), std::move(own)), std::move(*unsent)};
     // What was an upload before is an object until the file has its name.
     const Result<std::vector<ObjectInfo>> hidden_objects = list_all(state_.env.store, hidden);
     if (!hidden_objects) {
@@ -284,49 +244,6 @@ std::set<std::string> CommitGate::being_written() const {
         }
     }
     return keys;
-}
-
-Result<std::vector<FailedRecord>> CommitGate::records(const std::string& directory) {
-    const std::string place = state_.failed.record_key(directory);
-    const Result<std::vector<ObjectInfo>> objects = list_all(state_.env.store, place);
-    if (!objects) {
-        return failure(objects.error());
-    }
-    // What this mount knows is newer than what it has written. Another may have failed to write the same file since.
-    std::map<std::string, FailedRecord> own;
-    for (FailedRecord& record : state_.failed.below(directory)) {
-        if (state_.failed.is_untold(record.key)) {
-            // Only the version under the name tells: this machine's clock may be another than the store's.
-            record.failed = WallTime::max();
-        }
-        own.emplace(record.key, std::move(record));
-    }
-    const std::map<std::string, std::string> cleared = state_.failed.being_cleared(directory);
-    std::vector<FailedRecord> records;
-    for (const ObjectInfo& object : *objects) {
-        const std::string key = directory + object.key.substr(place.size());
-        const auto known = own.find(key);
-        const std::string written = known != own.end() ? state_.failed.record_etag(key) : "";
-        if (known != own.end() && written == object.etag) {
-            known->second.failed = failed_by(object.last_modified, known->second.late);
-        }
-        const auto left = cleared.find(key);
-        const bool is_cleared = left != cleared.end() && (left->second.empty() || left->second == object.etag);
-        // Where one is not out yet, an earlier record is in its place: the facts of that one count as well.
-        const bool is_known =
-            known != own.end() && (written.empty() ? !state_.failed.is_untold(key) : written == object.etag);
-        if (!is_cleared && !is_known && !may_be_missing(key, state_.env.write.config)) {
-            FailedRecord record;
-            record.key = key;
-            record.failed = object.last_modified;
-            record.record_etag = object.etag;
-            records.push_back(std::move(record));
-        }
-    }
-    for (auto& [key, record] : own) {
-        records.push_back(std::move(record));
-    }
-    return records;
 }
 
 std::future<Result<std::vector<OpenUpload>>> CommitGate::ask_for_uploads(const std::string& prefix) {
@@ -376,8 +293,10 @@ Result<CommitGate::States> CommitGate::look(const std::set<std::string>& keys) {
     std::vector<std::optional<ObjectInfo>> found(list.size());
     const Status asked =
         for_each_in_parallel(list.size(), kRequestsAtOnce, [&](std::size_t index, std::function<void(Status)> done) {
-            state_.env.store.head(list[index], [&, index, done = std::move(done)](Result<ObjectInfo> object) {
+            state_.env.store.head(list[index], [&, this, index, done = std::move(done)](Result<ObjectInfo> object) {
                 if (object) {
+                    // As records have it, which are for other mounts.
+                    object->etag = etag_there(list[index], object->etag);
                     found[index] = std::move(*object);
                 } else if (object.error().errno_value != ENOENT) {
                     done(failure(object.error()));
@@ -405,77 +324,6 @@ NameState CommitGate::state_of(const std::string& key, const std::string& direct
         }
     }
     return state;
-}
-
-Status CommitGate::check_record(const FailedRecord& record, const NameState& state, const std::string& marker_key) {
-    const WallTime now = state_.env.clock.wall_now();
-    const Milliseconds ttl = state_.env.write.config.failed_sibling_ttl;
-    if (!still_failed(record, state, now, ttl)) {
-        if (!still_failed(record, state, now, time_to_keep(ttl))) {
-            discard(record);
-        }
-        return {};
-    }
-    return failure(EIO, format("{} is not committed: {} could not be written on {} ({}); write that file again, or "
-                               "remove it or its directory, then commit again; it is forgotten after {}",
-                               marker_key, record.key, record.host.empty() ? "another mount" : record.host,
-                               record.reason.empty() ? "its record does not say why" : record.reason, minutes(ttl)));
-}
-
-// Also where a file seems to have been written since: its record may name that commit as one that failed.
-Status CommitGate::read_all(std::vector<FailedRecord>& records) {
-    Status told =
-        for_each_in_parallel(records.size(), kRequestsAtOnce, [&](std::size_t index, std::function<void(Status)> done) {
-            if (records[index].record_etag.empty()) {
-                done({});
-            } else {
-                read(records[index], std::move(done));
-            }
-        });
-    std::erase_if(records, [](const FailedRecord& record) { return record.key.empty(); });
-    return told;
-}
-
-void CommitGate::read(FailedRecord& record, std::function<void(Status)> done) {
-    auto text = std::make_shared<std::string>();
-    GetRequest request;
-    request.key = state_.failed.record_key(record.key);
-    request.is_small = true;
-    request.on_body = [text](ByteSpan bytes) {
-        text->append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-        return text->size() <= kMaxRecordBytes;
-    };
-    state_.env.store.get(std::move(request), [&record, text, done = std::move(done)](const Result<GetResponse>& got) {
-        if (!got && got.error().errno_value == ENOENT) {
-            record.key.clear();
-            done({});
-            return;
-        }
-        if (!got && text->size() <= kMaxRecordBytes) {
-            done(failure(got.error()));
-            return;
-        }
-        FailedRecord told = parse_record(std::string_view(*text).substr(0, kMaxRecordBytes));
-        told.key = std::move(record.key);
-        told.failed = failed_by(record.failed, told.late);
-        told.record_etag = std::move(record.record_etag);
-        record = std::move(told);
-        done({});
-    });
-}
-
-void CommitGate::discard(const FailedRecord& record) {
-    const std::string& key = record.key;
-    if (record.record_etag.empty()) {
-        state_.failed.clear(key, [] {});
-        return;
-    }
-    const RemoveRequest request(state_.failed.record_key(key), record.record_etag);
-    state_.env.store.remove(request, [key](const Status& removed) {
-        if (!removed) {
-            log_debug(escaped("the record of " + key + " is left: " + removed.error().message));
-        }
-    });
 }
 
 }  // namespace ckptfs::fs

@@ -5,9 +5,13 @@
 // An ordinary commit costs three round trips: lists of the open multipart uploads, to the files' own keys and to hidden
 // ones; then of hidden objects, which a file written out of order leaves between its hidden upload and its own; then of
 // the records, which a failing file leaves before any of these is ended. Only keys in these lists are checked further.
+// What other mounts have acknowledged by their disks (unsent_elsewhere.h) is waited for; where a disk acknowledges
+// here, too, that is left to check_again(), right before the marker is sent.
+//
 // A store that cannot list uploads, or denies this user the list, is not asked again. An upload without parts may be
 // one whose reply another mount has lost, and which is about to end: it is waited for, for some seconds.
 //
+// commit_gate_failures.cc has what is about failed files, commit_gate.cc the rest.
 // Threads: all functions may be called from any thread. check() waits on the blocking executor.
 #pragma once
 
@@ -23,6 +27,7 @@
 #include "fs/commit_policy.h"
 #include "fs/object_copy.h"
 #include "fs/shared_state.h"
+#include "fs/unsent_elsewhere.h"
 
 namespace ckptfs::fs {
 
@@ -41,6 +46,10 @@ public:
     static constexpr Milliseconds kAllowedFor{60'000};
     // Success, or EIO with what stands in the way, where, and what to do.
     void check(std::string marker_key, Reply<StillCounts> reply);
+    // A marker that a disk has acknowledged, before it is sent: a failure is retryable where that may change.
+    void check_again(const std::string& marker_key, const AskedBy& by, Reply<void> reply);
+    // Before a directory gets another name: once nothing in it is unsent, here and elsewhere. Blocks.
+    Status wait_for_unsent(const std::string& directory);
     // The same for markers below `directory`, which is listed once. Blocks.
     Result<StillCounts> allow(const std::string& directory, const std::vector<std::string>& markers);
     // For a rename or a link. To a marker's name `options.may_go_on` is what still counts; it asks again where that
@@ -60,10 +69,21 @@ private:
         std::vector<FailedRecord> failed;
         // Of other mounts, by what the file is to become.
         std::vector<OpenUpload> unfinished;
+        std::vector<UnsentDirectory> unsent;
     };
     // What the bucket holds under each key.
     using States = std::map<std::string, std::optional<ObjectInfo>>;
 
+    // The marker whose directory holds the key, directly or below; null if there is none.
+    [[nodiscard]] static const std::string* marker_over(const std::string& key,
+                                                        const std::vector<std::string>& markers);
+    // Empty where none acknowledges.
+    [[nodiscard]] std::string own_disk() const {
+        return state_.env.acknowledging == nullptr ? "" : state_.env.acknowledging->id;
+    }
+    [[nodiscard]] std::string etag_there(const std::string& key, const std::string& etag) const {
+        return state_.env.acknowledging == nullptr ? etag : state_.env.acknowledging->etag_there(key, etag);
+    }
     // To be called before the bucket is asked.
     [[nodiscard]] StillCounts counts_from_now() const;
     Status check_markers(const std::string& directory, const std::vector<std::string>& markers);
@@ -84,6 +104,12 @@ private:
     void add_hidden(Evidence& evidence, const std::string& hidden, WallTime begun) const;
     Result<States> look(const std::set<std::string>& keys);
     [[nodiscard]] static NameState state_of(const std::string& key, const std::string& directory, const States& states);
+    Status check_evidence_again(const std::string& directory, const std::string& marker_key, WallTime acknowledged);
+    // What has failed after `acknowledged` does not count.
+    Status check_failed(const std::string& directory, const std::vector<std::string>& markers,
+                        std::vector<FailedRecord> failed, WallTime acknowledged);
+    Status check_unfinished(const std::vector<std::string>& markers, std::vector<OpenUpload> unfinished,
+                            std::optional<UploadId>& in_the_way);
     Status check_record(const FailedRecord& record, const NameState& state, const std::string& marker_key);
     // Those of other mounts, with what their objects say of host, reason and version; without those that are gone.
     Status read_all(std::vector<FailedRecord>& records);
@@ -93,6 +119,7 @@ private:
     void discard(const FailedRecord& record);
 
     SharedState& state_;
+    UnsentElsewhere unsent_{state_};
     std::atomic<bool> cannot_list_uploads_ = false;
 };
 

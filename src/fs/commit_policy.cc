@@ -9,6 +9,7 @@
 #include "base/globs.h"
 #include "base/numbers.h"
 #include "base/text.h"
+#include "ckptfs/format.h"
 #include "ckptfs/log.h"
 
 namespace ckptfs::fs {
@@ -93,6 +94,10 @@ FailedRecord parse_record(std::string_view text) {
     return record;
 }
 
+std::string in_minutes(WallTime::duration time) {
+    return format("{} min", duration_cast<std::chrono::minutes>(time).count());
+}
+
 std::string file_name(const std::string& key) {
     return key.substr(key.rfind('/') + 1);
 }
@@ -161,6 +166,14 @@ Milliseconds time_to_keep(Milliseconds ttl) {
 bool counts_only_elsewhere(const FailedRecord& record, WallTime now, Milliseconds ttl) {
     const auto age = now - record.failed;
     return !record.record_etag.empty() && age > ttl && age <= time_to_keep(ttl);
+}
+
+bool counts_as_unsent(WallTime told, WallTime now, Milliseconds ttl) {
+    return is_on_its_way(told, now) || now - told <= ttl;
+}
+
+bool is_on_its_way(WallTime told, WallTime now) {
+    return now - told <= kUnsentCountsFor;
 }
 
 bool is_in_the_making(const OpenUpload& upload, const std::optional<ObjectInfo>& object, WallTime now,

@@ -13,10 +13,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "ckptfs/clock.h"
 #include "ckptfs/config.h"
 #include "ckptfs/object_store.h"
+#include "ckptfs/status.h"
 
 namespace ckptfs::fs {
 
@@ -56,6 +58,15 @@ struct UnwrittenFiles {
 // Never fails: what cannot be read is absent.
 [[nodiscard]] FailedRecord parse_record(std::string_view text);
 
+// Nothing is known: the store did not answer.
+[[nodiscard]] inline Failure ask_again(Error error) {
+    error.retryable = true;
+    return failure(std::move(error));
+}
+
+// "60 min"
+[[nodiscard]] std::string in_minutes(WallTime::duration time);
+
 // The part of a key behind its last '/'.
 [[nodiscard]] std::string file_name(const std::string& key);
 // The part of a key up to its last '/', that included.
@@ -90,6 +101,11 @@ inline constexpr std::chrono::seconds kTimesDifferBy{20};
 [[nodiscard]] Milliseconds time_to_keep(Milliseconds ttl);
 // Whether this record of another mount has expired on this one, by its age alone, and is kept all the same.
 [[nodiscard]] bool counts_only_elsewhere(const FailedRecord& record, WallTime now, Milliseconds ttl);
+// Whether another mount that said so at this time, and every kUnsentToldEvery, still has files that are not in the
+// bucket: as far as is known, and for as long as failed files count.
+[[nodiscard]] bool counts_as_unsent(WallTime told, WallTime now, Milliseconds ttl);
+// Whether they may still come by themselves.
+[[nodiscard]] bool is_on_its_way(WallTime told, WallTime now);
 // Whether an upload that another mount began may still be a file in the making; false for what a dead mount left and
 // another writer wrote again since, and for what is older than `ttl`.
 [[nodiscard]] bool is_in_the_making(const OpenUpload& upload, const std::optional<ObjectInfo>& object, WallTime now,

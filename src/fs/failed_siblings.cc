@@ -12,6 +12,7 @@
 #include "ckptfs/format.h"
 #include "ckptfs/log.h"
 #include "fs/all_ended.h"
+#include "fs/file_system.h"
 
 namespace ckptfs::fs {
 
@@ -46,8 +47,28 @@ bool add_unanswered(std::vector<std::string>& ids, const std::vector<std::string
 
 }  // namespace
 
-FailedSiblings::FailedSiblings(ObjectStore& store, Clock& clock, Timer& timer, RecordPlace place, FailureNotes notes)
-    : store_(store), clock_(clock), timer_(timer), place_(std::move(place)), notes_(std::move(notes)) {}
+FailedSiblings::FailedSiblings(ObjectStore& store, Clock& clock, Timer& timer, RecordPlace place, FailureNotes notes,
+                               const DiskAcknowledgement* acknowledging)
+    : store_(store),
+      clock_(clock),
+      timer_(timer),
+      place_(std::move(place)),
+      notes_(std::move(notes)),
+      acknowledging_(acknowledging) {}
+
+// As other mounts see it. The version that stays may not be in the bucket yet: it makes nothing good when it comes.
+void FailedSiblings::describe_to_others(FailedFile& file) const {
+    if (acknowledging_ == nullptr || !file.etag_before || file.etag_before->empty()) {
+        return;
+    }
+    std::string write_id = acknowledging_->unsent_write_id(file.key);
+    if (write_id.empty()) {
+        file.etag_before = acknowledging_->etag_there(file.key, *file.etag_before);
+    } else {
+        file.etag_before.reset();
+        file.unanswered.push_back(std::move(write_id));
+    }
+}
 
 FailedSiblings::~FailedSiblings() {
     Timer::Id tick = 0;
@@ -84,6 +105,7 @@ std::function<void()> FailedSiblings::in_time(std::function<void()> then) {
 // --- changes
 
 void FailedSiblings::add(FailedFile file) {
+    describe_to_others(file);
     MutexLock lock(mutex_);
     auto [found, is_new] = entries_.try_emplace(file.key);
     Entry& entry = found->second;

@@ -32,6 +32,8 @@
 
 namespace ckptfs::fs {
 
+struct DiskAcknowledgement;
+
 // What records of a mount have in common.
 struct RecordPlace {
     // Of the mount's keys.
@@ -76,7 +78,9 @@ public:
     static constexpr Milliseconds kTick{5'000};
     static constexpr std::size_t kMaxFiles = 10'000;
 
-    FailedSiblings(ObjectStore& store, Clock& clock, Timer& timer, RecordPlace place, FailureNotes notes);
+    // `store`: the bucket itself. `acknowledging`: null where it acknowledges.
+    FailedSiblings(ObjectStore& store, Clock& clock, Timer& timer, RecordPlace place, FailureNotes notes,
+                   const DiskAcknowledgement* acknowledging = nullptr);
     ~FailedSiblings();
     FailedSiblings(const FailedSiblings&) = delete;
     FailedSiblings& operator=(const FailedSiblings&) = delete;
@@ -150,6 +154,7 @@ private:
     };
     using Entries = std::map<std::string, Entry>;
     [[nodiscard]] FailedRecord record_of(const Entry& entry) const;
+    void describe_to_others(FailedFile& file) const;
     [[nodiscard]] const std::string& host_of(const Entry& entry) const {
         return entry.file.host.empty() ? place_.host : entry.file.host;
     }
@@ -181,6 +186,7 @@ private:
     Timer& timer_;
     const RecordPlace place_;
     const FailureNotes notes_;
+    const DiskAcknowledgement* const acknowledging_;
 
     mutable Mutex mutex_;
     Outbox outbox_ GUARDED_BY(mutex_);

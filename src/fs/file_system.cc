@@ -196,8 +196,9 @@ public:
     void drain(Reply<void> reply) override {
         open_files_.drain([this, reply = std::move(reply)](const Status& drained) {
             batches_.when_all_settled([this, reply, drained] {
-                state_.failed.when_all_recorded(
-                    [this, reply, drained] { state_.deletes->when_idle([reply, drained] { reply(drained); }); });
+                state_.failed.when_all_recorded([this, reply, drained] {
+                    state_.deletes->when_idle([this, reply, drained] { send(drained, reply); });
+                });
             });
         });
     }
@@ -208,6 +209,9 @@ public:
         }
         for (const std::string& key : open_files_.cut_off()) {
             lines.push_back(format("saving {}: the mount ended before it was closed", key));
+        }
+        if (const std::string left = state_.env.acknowledging ? state_.env.acknowledging->left() : ""; !left.empty()) {
+            lines.push_back(left);
         }
         return lines;
     }
@@ -221,6 +225,9 @@ public:
         unfinished_.record(std::move(file), std::move(reply));
     }
     void recall_failure(const std::string& key, const std::string& record) override { unfinished_.recall(key, record); }
+    void may_mark(const std::string& marker_key, const AskedBy& by, Reply<void> reply) override {
+        gate_.check_again(marker_key, by, std::move(reply));
+    }
     [[nodiscard]] std::vector<UploadProgress> uploads() const override { return open_files_.uploads(); }
     [[nodiscard]] std::vector<ReadProgress> reads() const override { return open_files_.reads(); }
     [[nodiscard]] FileStatistics statistics() const override {
@@ -234,6 +241,15 @@ public:
     std::vector<std::string> abandon(Reply<void> ended) override { return open_files_.abandon(std::move(ended)); }
 
 private:
+    // What a disk has acknowledged.
+    void send(const Status& drained, const Reply<void>& reply) {
+        if (state_.env.acknowledging == nullptr) {
+            reply(drained);
+            return;
+        }
+        state_.env.acknowledging->when_sent([drained, reply](const Status& sent) { reply(drained ? sent : drained); });
+    }
+
     Reply<void> counted(OpenFiles::NameChange change, const std::string& name, Reply<void> reply) {
         open_files_.change_begins(change, name);
         return [this, change, name, reply = logged(std::move(reply))](Status changed) {

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -52,7 +53,36 @@ struct UnfinishedFile {
     std::optional<WallTime> asked{};
 };
 
+// A local disk acknowledges what the mount does (--ack disk): for what is not to be left to that.
+struct DiskAcknowledgement {
+    // The bucket itself: only for names of which nothing is unsent.
+    ObjectStore& bucket;
+    // For checks of markers before they are sent: those that wait elsewhere may wait for them.
+    Executor& blocking;
+    // What this mount tells others of what is unsent begins so.
+    std::string id;
+    // Calls back once all that was acknowledged by now is in the bucket; ECANCELED where the mount ends before.
+    std::function<void(std::function<void(Status)> sent)> when_sent;
+    // For the end of the mount: what is not in the bucket, in a line; empty where all is.
+    std::function<std::string()> left;
+    // A version's ETag as this mount knows it, and as the bucket does: until the mount ends, that of the
+    // acknowledgement stays that of its version here.
+    std::function<std::string(const std::string& key, const std::string& etag)> etag_here;
+    std::function<std::string(const std::string& key, const std::string& etag)> etag_there;
+    // kWriteIdMetadata of what is under this name, where that is not in the bucket yet; else empty.
+    std::function<std::string(const std::string& key)> unsent_write_id;
+};
+
+// Who asks for what other mounts have not sent.
+struct AskedBy {
+    // The ID of its disk, which is not elsewhere; empty for none.
+    std::string disk;
+    // Files that began later do not matter.
+    WallTime acknowledged = WallTime::max();
+};
+
 struct FileSystemEnvironment {
+    // Acknowledges.
     ObjectStore& store;
     // Namespace operations wait for the store here.
     Executor& blocking;
@@ -70,6 +100,11 @@ struct FileSystemEnvironment {
     FailureNotes failure_notes{};
     // Null: all is read by this process.
     Passthrough* passthrough = nullptr;
+    // Null: the bucket acknowledges.
+    const DiskAcknowledgement* acknowledging = nullptr;
+
+    // For what other mounts see in steps, or what is asked of the store itself.
+    [[nodiscard]] ObjectStore& bucket() const { return acknowledging == nullptr ? store : acknowledging->bucket; }
 };
 
 class FileSystem : public FileOperations {
@@ -90,6 +125,9 @@ public:
     // A file that failed on such a mount before others could be told, as it was noted: others are told, unless it was
     // written again since.
     virtual void recall_failure(const std::string& key, const std::string& record) = 0;
+    // Whether a commit marker that a disk has acknowledged may be sent to the bucket now. A failure is retryable where
+    // that may change.
+    virtual void may_mark(const std::string& marker_key, const AskedBy& by, Reply<void> reply) = 0;
     [[nodiscard]] virtual std::vector<UploadProgress> uploads() const = 0;
     [[nodiscard]] virtual std::vector<ReadProgress> reads() const = 0;
     [[nodiscard]] virtual FileStatistics statistics() const = 0;

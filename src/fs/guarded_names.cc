@@ -109,11 +109,32 @@ void GuardedNames::rename_now(const NameInDirectory& from, const NameInDirectory
     }
     publish<void>(
         renamed_file(key(from.directory, from.name), key(to.directory, to.name), node, caller), is_directory,
-        [this, from, to, flags](StillCounts counts, Reply<void> answer) {
-            renames_.rename(from.directory, from.name, to.directory, to.name, flags, std::move(counts),
-                            std::move(answer));
+        [this, from, to, flags, is_directory](const StillCounts& counts, const Reply<void>& answer) {
+            const auto begin = [this, from, to, flags, counts, answer] {
+                renames_.rename(from.directory, from.name, to.directory, to.name, flags, counts, answer);
+            };
+            if (is_directory) {
+                once_sent(begin, answer);
+            } else {
+                begin();
+            }
         },
         std::move(taken), std::move(reply));
+}
+
+// What a disk has acknowledged would come later, under the old names; that may take hours, and so holds no thread.
+void GuardedNames::once_sent(const std::function<void()>& begin, const Reply<void>& otherwise) {
+    if (state_.env.acknowledging == nullptr) {
+        begin();
+        return;
+    }
+    state_.env.acknowledging->when_sent([begin, otherwise](Status sent) {
+        if (sent) {
+            begin();
+        } else {
+            otherwise(std::move(sent));
+        }
+    });
 }
 
 void GuardedNames::link(NodeId id, NodeId new_parent, const std::string& new_name, const Caller& caller,

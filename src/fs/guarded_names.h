@@ -60,6 +60,7 @@ private:
     // In its turn.
     void rename_now(const NameInDirectory& from, const NameInDirectory& to, unsigned flags, const Caller& caller,
                     PlaceTaken taken, Reply<void> reply);
+    void once_sent(const std::function<void()>& begin, const Reply<void>& otherwise);
     void link_now(NodeId id, const NodePtr& node, const NameInDirectory& to, const Caller& caller, PlaceTaken taken,
                   Reply<Entry> reply);
     // Makes the change if no failed file forbids it.

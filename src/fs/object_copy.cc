@@ -323,11 +323,6 @@ bool is_copy_of_rename(std::string_view write_id, const std::string& rename_id) 
     return write_id.starts_with(rename_id + ".");
 }
 
-std::string write_id_of(const ObjectInfo& object) {
-    const auto found = object.metadata.find(kWriteIdMetadata);
-    return found == object.metadata.end() ? "" : found->second;
-}
-
 bool is_copy_by_request(const ObjectInfo& object, const ObjectInfo& source) {
     const std::string id = write_id_of(object);
     return id == write_id_of(source) && (!id.empty() || object.size == source.size);

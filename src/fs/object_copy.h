@@ -33,8 +33,6 @@ struct CopyOptions {
     FileCache* files = nullptr;
 };
 
-// Empty where it has none.
-[[nodiscard]] std::string write_id_of(const ObjectInfo& object);
 // Whether an object with this `ckptfs-write` was marked so.
 [[nodiscard]] bool is_copy_of_rename(std::string_view write_id, const std::string& rename_id);
 

@@ -105,7 +105,7 @@ void RenameRepairs::looked_into(const std::string& key, std::optional<Millisecon
 
 std::optional<Milliseconds> RenameRepairs::look_into(const std::string& key) {
     const Milliseconds repair_after = state_.env.names.rename_repair_after;
-    const Result<StoredMarker> stored = read_marker(state_.env.store, state_.env.clock, key);
+    const Result<StoredMarker> stored = read_marker(state_.env.bucket(), state_.env.clock, key);
     if (!stored) {
         return stored.error().errno_value == ENOENT ? std::nullopt : std::optional(repair_after);
     }
@@ -128,7 +128,7 @@ std::optional<Milliseconds> RenameRepairs::look_into(const std::string& key) {
 
 std::optional<Milliseconds> RenameRepairs::look_into(const DirectoryMarker& rename, Milliseconds marker_age) {
     const Milliseconds repair_after = state_.env.names.rename_repair_after;
-    const Result<StoredMarker> read = read_marker(state_.env.store, state_.env.clock, record_key(rename));
+    const Result<StoredMarker> read = read_marker(state_.env.bucket(), state_.env.clock, record_key(rename));
     if (!read && read.error().errno_value != ENOENT) {
         return repair_after;
     }
@@ -188,10 +188,13 @@ void RenameRepairs::start_repair(const DirectoryMarker& rename, const std::optio
 
 Status RenameRepairs::repair(const DirectoryMarker& rename, const std::optional<StoredMarker>& record,
                              const RepairDecision& decision) {
-    RenameRecord held(state_.env.store, state_.env.clock, state_.env.names.rename_repair_after);
+    RenameRecord held(state_.env.bucket(), state_.env.clock, state_.env.names.rename_repair_after);
     Status taken = record ? held.take_over(*record, decision.record) : held.make_anew(rename, decision.record);
     if (!taken) {
         return taken;
+    }
+    if (Status sent = gate_.wait_for_unsent(rename.source); !sent) {
+        return sent;
     }
     // What the record says is newer than a marker.
     if (Status ended = end(held.rename(), decision.action, [&held] { return !held.lost(); }); !ended) {
@@ -201,7 +204,7 @@ Status RenameRepairs::repair(const DirectoryMarker& rename, const std::optional<
 }
 
 Status RenameRepairs::end(const DirectoryMarker& rename, RepairAction action, const MayGoOn& may_go_on) {
-    ObjectStore& store = state_.env.store;
+    ObjectStore& store = state_.env.bucket();
     const Result<NameList> names = read_names(store, names_key(rename));
     if (!names) {
         return failure(names.error());

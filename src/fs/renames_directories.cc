@@ -22,6 +22,19 @@ void keep_copies(FileCache& files, const Copies& copies) {
     files.renamed(std::move(renamed));
 }
 
+std::string etag_there(const FileSystemEnvironment& env, const std::string& key, const std::string& etag) {
+    return env.acknowledging == nullptr ? etag : env.acknowledging->etag_there(key, etag);
+}
+
+Copies as_seen_here(const FileSystemEnvironment& env, Copies copies) {
+    if (env.acknowledging != nullptr) {
+        for (auto& [source, copied] : copies) {
+            copied.source_etag = env.acknowledging->etag_here(source, copied.source_etag);
+        }
+    }
+    return copies;
+}
+
 }  // namespace
 
 Status Renames::rename_directory(const Move& move) {
@@ -29,16 +42,24 @@ Status Renames::rename_directory(const Move& move) {
     if (std::optional<Error> failed = directories_.take_failure_below(move.old_key + "/")) {
         return failure(std::move(*failed));
     }
+    // What was acknowledged since the rename has begun to wait. Other mounts see a rename in steps.
+    if (Status sent = gate_.wait_for_unsent(move.old_key + "/"); !sent) {
+        return sent;
+    }
     const FileSystemEnvironment& env = state_.env;
-    DirectoryRename rename(env.store, env.clock, env.names.rename_repair_after,
-                           {env.prefix, move.old_key + "/", move.new_key + "/", move.replaced_marker});
+    DirectoryRename rename(env.bucket(), env.clock, env.names.rename_repair_after,
+                           {env.prefix, move.old_key + "/", move.new_key + "/",
+                            etag_there(env, move.new_key + "/", move.replaced_marker)});
     set_moving(*move.node, true);
     const std::string from = move.old_key + "/";
     std::vector<FailedRecord> failures;
     DirectoryRenameSteps steps;
-    steps.prepare = [&] { return commit_writers_below(move); };
+    steps.prepare = [&] {
+        Status committed = commit_writers_below(move);
+        return committed ? gate_.wait_for_unsent(from) : committed;
+    };
     steps.allow = [&](const std::vector<ObjectInfo>& sources) { return gate_.check_tree(from, sources); };
-    steps.committed = [&](const Copies& copies) { note_moved_directory(move, copies); };
+    steps.committed = [&](const Copies& copies) { note_moved_directory(move, as_seen_here(env, copies)); };
     steps.may_pin = [&] { return state_.deletes->honoured(); };
     steps.note_failures = [&](const std::vector<ObjectInfo>& sources) {
         Result<std::vector<FailedRecord>> found = gate_.failures_below(from);

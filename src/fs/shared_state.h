@@ -26,9 +26,10 @@ struct SharedState {
     explicit SharedState(FileSystemEnvironment environment)
         : env(std::move(environment)),
           contents(env.store, env.codec, env.read.files),
-          failed(env.store, env.clock, env.timer,
-                 RecordPlace{env.prefix, env.host, env.write.config.failed_sibling_ttl}, env.failure_notes),
-          deletes(std::make_shared<DeleteConditions>(env.store, env.blocking, env.clock, env.prefix)),
+          failed(env.bucket(), env.clock, env.timer,
+                 RecordPlace{env.prefix, env.host, env.write.config.failed_sibling_ttl}, env.failure_notes,
+                 env.acknowledging),
+          deletes(std::make_shared<DeleteConditions>(env.bucket(), env.blocking, env.clock, env.prefix)),
           mounted(env.clock.wall_now()) {}
 
     FileSystemEnvironment env;

@@ -21,18 +21,29 @@ namespace ckptfs {
 
 class JournaledStore final : public ObjectStore {
 public:
-    // `prefix`: of the mount's keys.
+    // `prefix`: of the mount's keys. `is_behind_disk`: what is sent was acknowledged, so that no file has failed whose
+    // upload is left over, and the disk knows of hidden objects.
     JournaledStore(ObjectStore& store, MountJournal& journal, LostUploads& lost, UploadAborts& aborts,
-                   const std::string& prefix)
+                   const std::string& prefix, bool is_behind_disk = false)
         : store_(store),
           journal_(journal),
           lost_(lost),
           aborts_(aborts),
           records_(prefix + std::string(kRenamesPrefix)),
-          hidden_(prefix + std::string(kTemporaryPrefix)) {}
+          hidden_(prefix + std::string(kTemporaryPrefix)),
+          is_behind_disk_(is_behind_disk) {}
 
     void create_upload(CreateUploadRequest request, StoreDone<UploadId> done) override {
-        lost_.create_upload(std::move(request), std::move(done));
+        if (!is_behind_disk_) {
+            lost_.create_upload(std::move(request), std::move(done));
+            return;
+        }
+        lost_.create_upload(std::move(request), [&journal = journal_, done = std::move(done)](Result<UploadId> upload) {
+            if (upload) {
+                journal.made_good(*upload);
+            }
+            done(std::move(upload));
+        });
     }
     void complete_upload(CompleteRequest request, StoreDone<PutResponse> done) override {
         const UploadId upload = request.upload;
@@ -139,7 +150,7 @@ public:
 
 private:
     [[nodiscard]] bool is_noted(const std::string& key) const {
-        return key.starts_with(records_) || key.starts_with(hidden_);
+        return key.starts_with(records_) || (key.starts_with(hidden_) && !is_behind_disk_);
     }
 
     // Before it is sent: it may take effect even if this process dies before the answer. Whether this is the first.
@@ -191,6 +202,7 @@ private:
     UploadAborts& aborts_;
     const std::string records_;
     const std::string hidden_;
+    const bool is_behind_disk_;
 };
 
 }  // namespace ckptfs

@@ -279,6 +279,8 @@ std::string_view what(LeftoverKind kind) {
             return "record of a rename, ";
         case LeftoverKind::kRenameNames:
             return "names of a rename, ";
+        case LeftoverKind::kUnsent:
+            return "files that a disk has acknowledged, ";
     }
     return "";
 }
@@ -294,6 +296,7 @@ void count(GarbageTotals& totals, LeftoverKind kind) {
         case LeftoverKind::kFailureRecord:
         case LeftoverKind::kRenameRecord:
         case LeftoverKind::kRenameNames:
+        case LeftoverKind::kUnsent:
             ++totals.records;
             return;
     }

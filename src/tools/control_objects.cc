@@ -20,7 +20,8 @@ struct Place {
 constexpr Place kPlaces[] = {{LeftoverKind::kFile, kTemporaryPrefix},
                              {LeftoverKind::kFailureRecord, kFailedPrefix},
                              {LeftoverKind::kRenameRecord, kRenamesPrefix},
-                             {LeftoverKind::kRenameNames, kRenameNamesPrefix}};
+                             {LeftoverKind::kRenameNames, kRenameNamesPrefix},
+                             {LeftoverKind::kUnsent, kUnsentPrefix}};
 
 // Empty where the key is none of that kind.
 std::optional<std::string> rename_id_of(LeftoverKind kind, const std::string& prefix, const std::string& key) {
@@ -67,6 +68,8 @@ std::string_view name_of(LeftoverKind kind) {
             return "rename";
         case LeftoverKind::kRenameNames:
             return "rename-names";
+        case LeftoverKind::kUnsent:
+            return "unsent";
     }
     return "";
 }

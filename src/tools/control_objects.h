@@ -21,6 +21,8 @@ enum class LeftoverKind : std::uint8_t {
     kFailureRecord,
     kRenameRecord,
     kRenameNames,
+    // Of files that a disk has acknowledged.
+    kUnsent,
 };
 [[nodiscard]] std::string_view name_of(LeftoverKind kind);
 

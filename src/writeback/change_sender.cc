@@ -20,11 +20,6 @@ constexpr std::uint64_t kMostAtOnce = std::uint64_t{8} << 20;
 // Of one file; files go side by side.
 constexpr std::size_t kPartsAtOnce = 4;
 
-std::string write_id_of(const ObjectInfo& object) {
-    const auto found = object.metadata.find(kWriteIdMetadata);
-    return found == object.metadata.end() ? "" : found->second;
-}
-
 StoreDone<PutResponse> giving_etag(StoreDone<std::string> done) {
     return [done = std::move(done)](const Result<PutResponse>& response) {
         done(response.map([](const PutResponse& put) { return put.etag; }));

@@ -125,13 +125,29 @@ Result<LocalUploads::Completed> LocalUploads::complete(const UploadId& upload, c
     return completed;
 }
 
-void LocalUploads::end(const UploadId& upload) {
+std::string LocalUploads::announcement(const UploadId& upload) const {
+    const MutexLock lock(mutex_);
+    const auto found = uploads_.find(upload.id);
+    return found == uploads_.end() ? "" : found->second.writing.announcement;
+}
+
+bool LocalUploads::note_begun(const UploadId& upload, UnsentChanges::Writing writing) {
+    const MutexLock lock(mutex_);
+    const auto found = uploads_.find(upload.id);
+    if (found != uploads_.end()) {
+        found->second.writing = std::move(writing);
+    }
+    return found != uploads_.end();
+}
+
+std::function<void()> LocalUploads::end(const UploadId& upload) {
     Upload ended;
     const MutexLock lock(mutex_);
     if (const auto found = uploads_.find(upload.id); found != uploads_.end()) {
         ended = std::move(found->second);
         uploads_.erase(found);
     }
+    return std::move(ended.writing.end);
 }
 
 Result<std::vector<UploadedPart>> LocalUploads::parts(const UploadId& upload) const {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -34,7 +35,12 @@ public:
     };
     // All of it is on the disk. It stays open.
     Result<Completed> complete(const UploadId& upload, const std::vector<UploadedPart>& parts);
-    void end(const UploadId& upload);
+    // False where it has ended.
+    [[nodiscard]] bool note_begun(const UploadId& upload, UnsentChanges::Writing writing);
+    // Of what was noted; empty where nothing was.
+    [[nodiscard]] std::string announcement(const UploadId& upload) const;
+    // Gives back what is to be called then, where it was noted.
+    std::function<void()> end(const UploadId& upload);
     Result<std::vector<UploadedPart>> parts(const UploadId& upload) const;
     [[nodiscard]] static bool has_made(const UploadId& upload);
 
@@ -47,6 +53,7 @@ private:
         CreateUploadRequest request;
         std::shared_ptr<BodyFile> file;
         std::map<int, Part> parts;
+        UnsentChanges::Writing writing;
     };
     Result<std::shared_ptr<BodyFile>> file_of(const UploadId& upload) EXCLUDES(mutex_);
 

@@ -73,6 +73,16 @@ bool SendOrder::has(std::uint64_t number) const {
     return place_of(number) < changes_.size();
 }
 
+bool SendOrder::take(std::uint64_t number) {
+    const std::size_t place = place_of(number);
+    if (place == changes_.size() || changes_[place].state == State::kUnderWay) {
+        return false;
+    }
+    changes_[place].state = State::kUnderWay;
+    ++under_way_;
+    return true;
+}
+
 void SendOrder::ended(std::uint64_t number) {
     if (const std::size_t place = place_of(number); place < changes_.size()) {
         under_way_ -= changes_[place].state == State::kUnderWay ? 1 : 0;

@@ -13,20 +13,8 @@
 namespace ckptfs {
 namespace {
 
-// Files, copies or removals at once; the store's client bounds the requests that they make.
-constexpr std::size_t kMostUnderWay = 32;
 // Each is a few hundred bytes in memory, and up to kMostInline of its body.
 constexpr std::uint64_t kMostUnsent = 16'384;
-constexpr Milliseconds kFirstPause{1'000};
-constexpr Milliseconds kLongestPause{60'000};
-
-// Another client was faster with a name that is to be made once, as a directory that two mounts make: its object says
-// the same. Files are never given up.
-bool is_made_by_another(const UnsentChange& change, const Error& error) {
-    const bool is_refused = (change.if_none_match && error.errno_value == EEXIST) ||
-                            (!change.if_match.empty() && error.errno_value == ESTALE);
-    return is_refused && change.kind == UnsentChange::Kind::kPut && change.object.size <= kMostInline;
-}
 
 bool names_file(const UnsentChange& change, std::uint64_t number) {
     return std::any_of(change.body.begin(), change.body.end(), [number](const BodyPiece& piece) {
@@ -48,6 +36,16 @@ Result<std::unique_ptr<UnsentChanges>> UnsentChanges::open(const WritebackEnviro
         return failure(std::move(opened.error()));
     }
     changes->log_ = std::move(opened->log);
+    if (environment.announced_as) {
+        Result<std::string> id = disk_id(environment.directory);
+        if (!id) {
+            return failure(std::move(id.error()));
+        }
+        changes->id_ = std::move(*id);
+        changes->announcements_ = std::make_unique<Announcements>(
+            Announcements::Environment{environment.store, environment.timer, environment.clock, environment.prefix,
+                                       changes->id_, environment.host});
+    }
     changes->take_over(std::move(opened->entries));
     changes->remove_unused_files();
     return changes;
@@ -57,16 +55,46 @@ UnsentChanges::~UnsentChanges() {
     stop();
 }
 
-void UnsentChanges::start() {
-    {
-        const MutexLock lock(mutex_);
-        sending_ = true;
+void UnsentChanges::start(const std::function<void(std::function<void()>)>& first) {
+    const auto send = [this] {
+        {
+            const MutexLock lock(mutex_);
+            sending_ = !stopping_;
+        }
+        send_more();
+    };
+    const auto begin = [first, send] {
+        if (first) {
+            first(send);
+        } else {
+            send();
+        }
+    };
+    if (announcements_ == nullptr) {
+        begin();
+        return;
     }
-    send_more();
+    // Not shared yet: nothing is sent before.
+    const auto left = std::make_shared<std::vector<std::shared_ptr<HeldChange>>>(std::exchange(left_, {}));
+    std::vector<Announcements::Left> files;
+    for (const std::shared_ptr<HeldChange>& held : *left) {
+        files.push_back({announced_as(held->change), held->change.object.last_modified});
+    }
+    announcements_->take_over(files, [left, begin](std::vector<std::string> begun) {
+        for (std::size_t file = 0; file < begun.size(); ++file) {
+            (*left)[file]->announcement = std::move(begun[file]);
+        }
+        begin();
+    });
 }
 
-void UnsentChanges::stop() {
-    timers_.stop();
+void UnsentChanges::withdraw_left() {
+    if (announcements_ != nullptr) {
+        announcements_->remove_left();
+    }
+}
+
+void UnsentChanges::pause() {
     std::deque<Waiting> waiting;
     std::vector<Barrier> barriers;
     {
@@ -81,6 +109,14 @@ void UnsentChanges::stop() {
     }
     for (const Waiting& each : waiting) {
         each.done(failure(ECANCELED, each.change.object.key + ": the mount ends"));
+    }
+}
+
+void UnsentChanges::stop() {
+    timers_.stop();
+    pause();
+    if (announcements_ != nullptr) {
+        announcements_->stop();
     }
     {
         MutexLock lock(mutex_);
@@ -122,6 +158,11 @@ Overlay::Changes UnsentChanges::below(const std::string& prefix) const {
     return overlay_.below(prefix);
 }
 
+std::string UnsentChanges::write_id(const std::string& key) const {
+    const HeldPtr held = find(key);
+    return held == nullptr ? "" : write_id_of(held->change.object);
+}
+
 std::string UnsentChanges::etag_here(const std::string& key, const std::string& etag) const {
     const MutexLock lock(mutex_);
     return aliases_.here(key, etag);
@@ -147,12 +188,77 @@ bool UnsentChanges::has_room() const {
     return unsent_ < kMostUnsent && (unsent_bytes_ < environment_.limit || unsent_ == 0);
 }
 
+std::string UnsentChanges::announced_as(const UnsentChange& change) const {
+    return announcements_ == nullptr || change.kind == UnsentChange::Kind::kRemove
+               ? ""
+               : environment_.announced_as(change.object.key);
+}
+
+void UnsentChanges::end_announcement(const std::string& announcement) {
+    if (!announcement.empty()) {
+        announcements_->end(announcement);
+    }
+}
+
+void UnsentChanges::begin_writing(const std::string& key, std::function<void(Writing)> begun) {
+    const std::string file = announcements_ == nullptr ? "" : environment_.announced_as(key);
+    std::function<void()> over = environment_.begin_file ? environment_.begin_file(key) : [] {};
+    if (file.empty()) {
+        begun({std::move(over), ""});
+        return;
+    }
+    // Where it fails, the acknowledgement may.
+    announcements_->begin(file,
+                          [this, begun = std::move(begun), over = std::move(over)](const Result<std::string>& told) {
+                              const std::string announcement = told.value_or("");
+                              begun({[this, over, announcement] {
+                                         over();
+                                         end_announcement(announcement);
+                                     },
+                                     announcement});
+                          });
+}
+
+void UnsentChanges::withdraw(std::function<void()> done) {
+    if (announcements_ == nullptr) {
+        done();
+    } else {
+        announcements_->finish(std::move(done));
+    }
+}
+
 void UnsentChanges::acknowledge(UnsentChange change, Body body, std::function<bool()> may,
-                                std::function<void(Status)> done) {
+                                const std::string& announcement, std::function<void(Status)> done) {
+    const std::string file = announced_as(change);
     Waiting waiting{std::move(change), std::move(body), std::move(may), std::move(done)};
+    const bool is_told = !announcement.empty() && announcements_->begin_again(announcement);
+    if (file.empty() || is_told) {
+        waiting.announcement = is_told ? announcement : "";
+        admit(std::move(waiting));
+        return;
+    }
+    announcements_->begin(file, [this, waiting = std::move(waiting)](const Result<std::string>& told) mutable {
+        if (told) {
+            waiting.announcement = *told;
+            admit(std::move(waiting));
+        } else {
+            Error error = told.error();
+            error.message = waiting.change.object.key + ": other mounts cannot be told of it: " + error.message;
+            waiting.done(failure(std::move(error)));
+        }
+    });
+}
+
+bool UnsentChanges::is_way_out(const std::string& key) const {
+    return std::any_of(refused_.begin(), refused_.end(),
+                       [&key](const auto& refused) { return refused.second->key() == key; });
+}
+
+void UnsentChanges::admit(Waiting waiting) {
     {
         const MutexLock lock(mutex_);
-        if (!stopping_ && (!waiting_.empty() || !has_room())) {
+        const bool may_wait = !stopping_ && !is_way_out(waiting.change.object.key);
+        if (may_wait && (!waiting_.empty() || !has_room())) {
             waiting_.push_back(std::move(waiting));
             return;
         }
@@ -179,9 +285,27 @@ void UnsentChanges::find_sources(HeldChange& held) const {
     }
 }
 
+// A copy of what another client was faster with is made of its bytes: its object will not be there.
+void UnsentChanges::keep_bytes(HeldChange& held) const {
+    UnsentChange& change = held.change;
+    const bool is_of_refused =
+        change.kind == UnsentChange::Kind::kCopy &&
+        std::any_of(refused_.begin(), refused_.end(), [&change](const auto& refused) {
+            const HeldChange& source = *refused.second;
+            return source.key() == change.source_key && source.change.object.etag == change.source_etag;
+        });
+    if (is_of_refused && held.body.is_local()) {
+        change.kind = UnsentChange::Kind::kPut;
+        change.body = held.body.pieces;
+        change.source_key.clear();
+        change.source_etag.clear();
+    }
+}
+
 void UnsentChanges::append(Waiting waiting) {
     const std::string key = waiting.change.object.key;
     if (waiting.may && !waiting.may()) {
+        end_announcement(waiting.announcement);
         waiting.done(failure(EIO, key + ": not sent"));
         return;
     }
@@ -189,6 +313,7 @@ void UnsentChanges::append(Waiting waiting) {
     held->change = std::move(waiting.change);
     held->body = std::move(waiting.body);
     held->change.is_barrier = environment_.is_barrier(key);
+    held->announcement = std::move(waiting.announcement);
     Status hold;
     {
         const MutexLock lock(mutex_);
@@ -196,6 +321,7 @@ void UnsentChanges::append(Waiting waiting) {
         if (!stopping_ && hold) {
             held->change.number = ++last_number_;
             find_sources(*held);
+            keep_bytes(*held);
             resolve_sent(held->change);
             ++unsent_;
             unsent_bytes_ += bytes_on_disk(held->change);
@@ -208,6 +334,7 @@ void UnsentChanges::append(Waiting waiting) {
             return;
         }
     }
+    end_announcement(held->announcement);
     waiting.done(hold ? Status(failure(ECANCELED, key + ": the mount ends")) : std::move(hold));
 }
 
@@ -238,16 +365,24 @@ Status UnsentChanges::conditions_hold(const UnsentChange& change) const {
 }
 
 void UnsentChanges::appended(const HeldPtr& held, const Status& written, const std::function<void(Status)>& done) {
+    std::vector<HeldPtr> superseded;
     {
         const MutexLock lock(mutex_);
         if (written) {
             last_acknowledged_ = held->change.number;
             order_.add(held);
+            superseded = take_superseded();
         } else {
             overlay_.drop(*held, order_.last_of(held->key(), held->change.number));
             --unsent_;
             unsent_bytes_ -= bytes_on_disk(held->change);
         }
+    }
+    if (!written) {
+        end_announcement(held->announcement);
+    }
+    for (const HeldPtr& each : superseded) {
+        give_up(each, "it was written anew or removed here");
     }
     done(written);
     step_ended();
@@ -268,184 +403,6 @@ void UnsentChanges::admit_waiting() {
     }
 }
 
-// --- sending
-
-void UnsentChanges::resolve(UnsentChange& change) const {
-    change.source_etag = aliases_.there(change.source_key, change.source_etag);
-    change.if_match = aliases_.there(change.object.key, change.if_match);
-    for (BodyPiece& piece : change.body) {
-        piece.etag = aliases_.there(piece.key, piece.etag);
-    }
-}
-
-// While the log has their aliases. Not of a version that is unsent itself: an earlier one of its key may have been
-// acknowledged with the same ETag, as copies of one version are.
-void UnsentChanges::resolve_sent(UnsentChange& change) const {
-    if (overlay_.find(change.source_key) == nullptr) {
-        change.source_etag = aliases_.there(change.source_key, change.source_etag);
-    }
-    if (overlay_.find(change.object.key) == nullptr) {
-        change.if_match = aliases_.there(change.object.key, change.if_match);
-    }
-    for (BodyPiece& piece : change.body) {
-        if (overlay_.find(piece.key) == nullptr) {
-            piece.etag = aliases_.there(piece.key, piece.etag);
-        }
-    }
-}
-
-UnsentChanges::HeldPtr UnsentChanges::resolved(const HeldPtr& held) const {
-    auto copy = std::make_shared<HeldChange>(*held);
-    copy->may_be_made = held->may_be_made || unknown_.contains(held->change.number);
-    resolve(copy->change);
-    if (copy->change.kind == UnsentChange::Kind::kPut) {
-        copy->body.pieces = copy->change.body;
-    }
-    return copy;
-}
-
-void UnsentChanges::send_more() {
-    struct Send {
-        HeldPtr held;
-        HeldPtr resolved;
-    };
-    std::vector<Send> begun;
-    {
-        const MutexLock lock(mutex_);
-        if (!sending_ || order_.size() == 0) {
-            return;
-        }
-        for (HeldPtr& held : order_.begin(kMostUnderWay)) {
-            ++under_way_;
-            HeldPtr to_send = resolved(held);
-            begun.push_back({std::move(held), std::move(to_send)});
-        }
-    }
-    for (Send& each : begun) {
-        send_change({environment_.store, loader_}, std::move(each.resolved),
-                    [this, held = std::move(each.held)](const Result<std::string>& etag) { ended(held, etag); });
-    }
-}
-
-void UnsentChanges::ended(const HeldPtr& held, const Result<std::string>& etag) {
-    const UnsentChange& change = held->change;
-    if (!etag && is_made_by_another(change, etag.error())) {
-        log_warning(escaped(change.object.key + ": another client has changed it since that was acknowledged here: " +
-                            etag.error().message));
-        note_sent(held, {change.number, "", "", ""}, "");
-        return;
-    }
-    if (!etag) {
-        failed(held, etag.error());
-        step_ended();
-        return;
-    }
-    SentChange sent_change;
-    sent_change.number = change.number;
-    if (!held->removes() && *etag != change.object.etag) {
-        sent_change.key = change.object.key;
-        sent_change.acknowledged_etag = change.object.etag;
-        sent_change.etag = *etag;
-    }
-    note_sent(held, sent_change, *etag);
-}
-
-// Until the disk has it nothing that came later is made: made twice, the change would undo it.
-void UnsentChanges::note_sent(const HeldPtr& held, const SentChange& change, const std::string& etag) {
-    log_->sent(change, [this, held, change, etag](const Status& written) {
-        if (written) {
-            sent(held, etag);
-        } else {
-            {
-                const MutexLock lock(mutex_);
-                tell_of(held->key(), written.error().message);
-            }
-            timers_.after(kFirstPause, [this, held, change, etag] {
-                {
-                    const MutexLock lock(mutex_);
-                    if (stopping_) {
-                        return;
-                    }
-                    ++under_way_;
-                }
-                note_sent(held, change, etag);
-            });
-        }
-        step_ended();
-    });
-}
-
-void UnsentChanges::sent(const HeldPtr& held, const std::string& etag) {
-    const UnsentChange& change = held->change;
-    std::vector<std::function<void(Status)>> barriers;
-    {
-        const MutexLock lock(mutex_);
-        if (!etag.empty()) {
-            aliases_.note(change.object.key, change.object.etag, etag);
-        }
-        order_.ended(change.number);
-        unknown_.erase(change.number);
-        overlay_.drop(*held, nullptr);
-        --unsent_;
-        unsent_bytes_ -= bytes_on_disk(change);
-        pause_ = Milliseconds(0);
-        if (failing_key_ == change.object.key) {
-            log_info(escaped(failing_key_ + ": is in the bucket now"));
-            failing_key_.clear();
-            failure_.clear();
-        }
-        barriers = take_sent();
-    }
-    for (const std::function<void(Status)>& each : barriers) {
-        each({});
-    }
-}
-
-void UnsentChanges::failed(const HeldPtr& held, const Error& error) {
-    const MutexLock lock(mutex_);
-    order_.failed(held->change.number);
-    if (error.outcome_unknown) {
-        unknown_.insert(held->change.number);
-    }
-    if (stopping_) {
-        return;
-    }
-    tell_of(held->key(), error.message);
-    if (!retries_) {
-        retries_ = true;
-        pause_ = std::clamp(pause_ * 2, kFirstPause, kLongestPause);
-        timers_.after(pause_, [this] { try_again(); });
-    }
-}
-
-void UnsentChanges::tell_of(const std::string& key, const std::string& message) {
-    if (failing_key_.empty() || failure_ != message) {
-        log_error(escaped(key +
-                          ": was acknowledged by the disk, and cannot be made in the bucket yet; what came after it "
-                          "waits: " +
-                          message));
-    }
-    failing_key_ = key;
-    failure_ = message;
-}
-
-void UnsentChanges::step_ended() {
-    send_more();
-    admit_waiting();
-    const MutexLock lock(mutex_);
-    --under_way_;
-    idle_.notify_all();
-}
-
-void UnsentChanges::try_again() {
-    {
-        const MutexLock lock(mutex_);
-        retries_ = false;
-        order_.retry_all();
-    }
-    send_more();
-}
-
 // --- for status and barriers
 
 UnsentStatus UnsentChanges::status() const {
@@ -457,6 +414,8 @@ UnsentStatus UnsentChanges::status() const {
         status.oldest = order_.oldest()->change.object.last_modified;
     }
     status.waiting = waiting_.size();
+    status.last_acknowledged = last_acknowledged_;
+    status.all_sent_up_to = order_.size() > 0 ? order_.oldest()->change.number - 1 : last_acknowledged_;
     status.failing_key = failing_key_;
     status.failure = failure_;
     return status;
@@ -464,13 +423,20 @@ UnsentStatus UnsentChanges::status() const {
 
 void UnsentChanges::when_sent(std::function<void(Status)> sent) {
     std::vector<std::function<void(Status)>> now;
+    std::vector<Barrier> canceled;
     {
         const MutexLock lock(mutex_);
         barriers_.push_back({last_acknowledged_, std::move(sent)});
         now = take_sent();
+        if (stopping_) {
+            canceled.swap(barriers_);
+        }
     }
     for (const std::function<void(Status)>& each : now) {
         each({});
+    }
+    for (const Barrier& each : canceled) {
+        each.sent(failure(ECANCELED, "the mount ends"));
     }
 }
 
@@ -484,6 +450,21 @@ std::vector<std::function<void(Status)>> UnsentChanges::take_sent() {
         return is_over;
     });
     return sent;
+}
+
+std::vector<std::function<void(Status)>> UnsentChanges::take_impatient(std::uint64_t number) {
+    std::vector<std::function<void(Status)>> impatient;
+    const Milliseconds patience = environment_.patience;
+    if (patience > Milliseconds(0) && environment_.clock.now() - failing_since_ >= patience) {
+        std::erase_if(barriers_, [number, &impatient](Barrier& barrier) {
+            const bool waits_for_it = barrier.number >= number;
+            if (waits_for_it) {
+                impatient.push_back(std::move(barrier.sent));
+            }
+            return waits_for_it;
+        });
+    }
+    return impatient;
 }
 
 }  // namespace ckptfs

@@ -5,7 +5,14 @@
 // (send_order.h). What fails is tried again, after pauses that grow to a minute, for as long as it takes; what comes
 // after it waits. Where more than `limit` bytes wait for the bucket, acknowledgements do, until there is room.
 //
-// unsent_changes_left.cc has what earlier mounts have left.
+// Before the first file of a directory is acknowledged other mounts are told (announcements.h). A marker is made where
+// `may_mark` allows it at that time: another mount's files may not be in the bucket yet.
+//
+// A file that another client was faster with, where that matters, is kept until it is written anew here or removed; it
+// holds back what comes after it.
+//
+// unsent_changes.cc has acknowledgements, unsent_changes_sending.cc what is sent, unsent_changes_left.cc what earlier
+// mounts have left.
 //
 // Ownership: the environment outlives it. Threads: all functions may be called from any thread, and return at once, but
 // for open() and stop(). Nothing is called back with a lock held.
@@ -14,6 +21,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -27,6 +35,7 @@
 #include "ckptfs/executor.h"
 #include "ckptfs/object_store.h"
 #include "ckptfs/status.h"
+#include "writeback/announcements.h"
 #include "writeback/body_read.h"
 #include "writeback/change_log.h"
 #include "writeback/change_sender.h"
@@ -49,8 +58,31 @@ struct WritebackEnvironment {
     std::string directory;
     // In bytes.
     std::uint64_t limit = 0;
-    // Keys whose change says something of what was changed before: commit markers, and what mounts tell each other.
+    // Keys whose change says something of what was changed before: commit markers.
     std::function<bool(const std::string& key)> is_barrier;
+
+    // What follows is for mounts that share the bucket with others; where it is missing, nothing is asked or told.
+
+    // Of the mount's keys.
+    std::string prefix{};
+    // For others that wait for this mount.
+    std::string host{};
+    // The file whose directory has something that is not in the bucket while this key is not; empty where no marker
+    // depends on it.
+    std::function<std::string(const std::string& key)> announced_as{};
+    // Whether a marker may be made now. Called back with a failure that is retryable where that may change; else it is
+    // given up.
+    // `acknowledged`: when it was; what others have begun later does not matter.
+    std::function<void(const std::string& key, WallTime acknowledged, std::function<void(Status)> done)> may_mark{};
+    // Keys that go to the store at once: what mounts tell each other.
+    std::function<bool(const std::string& key)> is_direct{};
+    // A marker that was acknowledged will not be made. On any thread.
+    std::function<void(const std::string& key, const Error& why)> gave_up{};
+    // Who waits for all to be sent is told of what has failed for so long. 0: waits.
+    Milliseconds patience{0};
+    // A file is being written: calls what is returned once that is over, also where the file was given up. What has not
+    // been called by the end of the process is for the next mount to tell others of.
+    std::function<std::function<void()>(const std::string& key)> begin_file{};
 };
 
 struct UnsentStatus {
@@ -60,6 +92,9 @@ struct UnsentStatus {
     std::optional<WallTime> oldest;
     // Acknowledgements that wait for room.
     std::uint64_t waiting = 0;
+    // The last change that was acknowledged, and the last one up to which all are in the bucket.
+    std::uint64_t last_acknowledged = 0;
+    std::uint64_t all_sent_up_to = 0;
     // The oldest that fails, and why; empty where none does.
     std::string failing_key;
     std::string failure;
@@ -74,7 +109,12 @@ public:
     UnsentChanges(const UnsentChanges&) = delete;
     UnsentChanges& operator=(const UnsentChanges&) = delete;
 
-    void start();
+    // `first`: is called once others know of what was left, and calls back when it may be sent.
+    void start(const std::function<void(std::function<void()>)>& first = nullptr);
+    // What earlier mounts were writing was told of otherwise.
+    void withdraw_left();
+    // Begins to send nothing more, and answers all that waits here.
+    void pause();
     // Sends nothing more. What is under way ends with the store, and is waited for.
     void stop();
 
@@ -84,6 +124,8 @@ public:
     // And it is on the disk.
     [[nodiscard]] bool is_acknowledged(const HeldChange& change) const;
     [[nodiscard]] Overlay::Changes below(const std::string& prefix) const;
+    // kWriteIdMetadata of what is unsent under this name; empty where nothing is.
+    [[nodiscard]] std::string write_id(const std::string& key) const;
     [[nodiscard]] std::string etag_here(const std::string& key, const std::string& etag) const;
     [[nodiscard]] std::string etag_there(const std::string& key, const std::string& etag) const;
 
@@ -91,10 +133,25 @@ public:
     [[nodiscard]] Result<std::shared_ptr<BodyFile>> new_file();
     // `change`: without its number. `body`: of a file, on the disk. `may`: whether it still may be;
     // asked right before. Calls back once it is on the disk.
-    void acknowledge(UnsentChange change, Body body, std::function<bool()> may, std::function<void(Status)> done);
+    // `announcement`: of begin_writing(); empty for none.
+    void acknowledge(UnsentChange change, Body body, std::function<bool()> may, const std::string& announcement,
+                     std::function<void(Status)> done);
+    struct Writing {
+        // To be called once when it is over, whether or not it was acknowledged.
+        std::function<void()> end;
+        std::string announcement;
+    };
+    // A file is being written, of which nothing is on the disk yet: others are told, as soon as may be. Calls back on
+    // any thread.
+    void begin_writing(const std::string& key, std::function<void(Writing)> begun);
+    // For the end of the mount: others are not told any more of directories with nothing unsent, and are told so now.
+    void withdraw(std::function<void()> done);
 
+    // Of the disk, as other mounts are told; empty where none are.
+    [[nodiscard]] const std::string& id() const { return id_; }
     [[nodiscard]] UnsentStatus status() const;
-    // Calls back once all that is acknowledged by now is in the bucket; with ECANCELED where the mount ends before.
+    // Calls back once all that is acknowledged by now is in the bucket; with ECANCELED where the mount ends before,
+    // with what has failed for as long as the environment's patience.
     void when_sent(std::function<void(Status)> sent);
 
 private:
@@ -104,6 +161,7 @@ private:
         Body body;
         std::function<bool()> may;
         std::function<void(Status)> done;
+        std::string announcement{};
     };
     struct Barrier {
         std::uint64_t number = 0;
@@ -111,10 +169,19 @@ private:
     };
 
     explicit UnsentChanges(const WritebackEnvironment& environment);
+    // By which other mounts know who uses it; of the first mount that did.
+    static Result<std::string> disk_id(const std::string& directory);
+    // Empty where others need not be told of it.
+    [[nodiscard]] std::string announced_as(const UnsentChange& change) const;
+    void end_announcement(const std::string& announcement);
+    void admit(Waiting waiting) EXCLUDES(mutex_);
     void take_over(std::vector<LogEntry> entries) EXCLUDES(mutex_);
     void adopt(UnsentChange change) REQUIRES(mutex_);
     [[nodiscard]] std::vector<std::shared_ptr<BodyFile>> open_files(const UnsentChange& change) REQUIRES(mutex_);
     void find_sources(HeldChange& held) const REQUIRES(mutex_);
+    void keep_bytes(HeldChange& held) const REQUIRES(mutex_);
+    // Of what another client was faster with.
+    [[nodiscard]] bool is_way_out(const std::string& key) const REQUIRES(mutex_);
     void remove_unused_files() EXCLUDES(mutex_);
     [[nodiscard]] bool has_room() const REQUIRES(mutex_);
     [[nodiscard]] Status conditions_hold(const UnsentChange& change) const REQUIRES(mutex_);
@@ -125,10 +192,16 @@ private:
     // As the store is to be asked: with its ETags.
     [[nodiscard]] HeldPtr resolved(const HeldPtr& held) const REQUIRES(mutex_);
     void send_more() EXCLUDES(mutex_);
+    void send(const HeldPtr& held, HeldPtr to_send);
     void ended(const HeldPtr& held, const Result<std::string>& etag) EXCLUDES(mutex_);
     void note_sent(const HeldPtr& held, const SentChange& change, const std::string& etag) EXCLUDES(mutex_);
     void sent(const HeldPtr& held, const std::string& etag) EXCLUDES(mutex_);
     void failed(const HeldPtr& held, const Error& error) EXCLUDES(mutex_);
+    // It will not be made.
+    void give_up(const HeldPtr& held, const std::string& why);
+    // What another client was faster with, and what was changed here later makes superfluous; they are under way then.
+    [[nodiscard]] std::vector<HeldPtr> take_superseded() REQUIRES(mutex_);
+    [[nodiscard]] std::vector<HeldPtr> superseded(const HeldPtr& refused) const REQUIRES(mutex_);
     // In the log and by status(), until the key is in the bucket.
     void tell_of(const std::string& key, const std::string& message) REQUIRES(mutex_);
     // One call less is under way.
@@ -136,10 +209,17 @@ private:
     void try_again() EXCLUDES(mutex_);
     void admit_waiting() EXCLUDES(mutex_);
     [[nodiscard]] std::vector<std::function<void(Status)>> take_sent() REQUIRES(mutex_);
+    // Those that have waited for this one for too long.
+    [[nodiscard]] std::vector<std::function<void(Status)>> take_impatient(std::uint64_t number) REQUIRES(mutex_);
 
     const WritebackEnvironment environment_;
     PieceLoader loader_;
     std::unique_ptr<ChangeLog> log_;
+    // Null where no other mount is told.
+    std::unique_ptr<Announcements> announcements_;
+    std::string id_;
+    // By earlier mounts, until start().
+    std::vector<std::shared_ptr<HeldChange>> left_;
 
     mutable Mutex mutex_;
     Condition idle_;
@@ -150,6 +230,8 @@ private:
     std::vector<Barrier> barriers_ GUARDED_BY(mutex_);
     // Numbers of changes under way of which it is not known whether they were made.
     std::set<std::uint64_t> unknown_ GUARDED_BY(mutex_);
+    // Those that another client was faster with, by their numbers.
+    std::map<std::uint64_t, HeldPtr> refused_ GUARDED_BY(mutex_);
     // On the disk, or about to be.
     std::uint64_t unsent_ GUARDED_BY(mutex_) = 0;
     std::uint64_t unsent_bytes_ GUARDED_BY(mutex_) = 0;
@@ -161,6 +243,7 @@ private:
     bool sending_ GUARDED_BY(mutex_) = false;
     bool stopping_ GUARDED_BY(mutex_) = false;
     std::string failing_key_ GUARDED_BY(mutex_);
+    SteadyTime failing_since_ GUARDED_BY(mutex_){};
     std::string failure_ GUARDED_BY(mutex_);
     Milliseconds pause_ GUARDED_BY(mutex_){0};
     bool retries_ GUARDED_BY(mutex_) = false;

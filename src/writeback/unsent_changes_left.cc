@@ -1,18 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 // What earlier mounts have left on the disk.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <set>
 #include <system_error>
 #include <utility>
 #include <variant>
 
+#include "base/file_descriptor.h"
 #include "base/text.h"
+#include "base/text_file.h"
+#include "base/uuid.h"
 #include "ckptfs/log.h"
 #include "writeback/unsent_changes.h"
 
 namespace ckptfs {
+
+Result<std::string> UnsentChanges::disk_id(const std::string& directory) {
+    const std::string path = directory + "/id";
+    if (const std::optional<std::string> there = read_text_file(AT_FDCWD, path.c_str()); there && is_uuid(*there)) {
+        return *there;
+    }
+    const std::string id = random_uuid();
+    const std::string made = path + ".new";
+    const FileDescriptor file(::open(made.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+    const FileDescriptor place(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!file || !place || !write_text(file.get(), id) || ::fsync(file.get()) != 0 ||
+        ::rename(made.c_str(), path.c_str()) != 0 || ::fsync(place.get()) != 0) {
+        return failure(errno, format("cannot write {}: {}", escaped(path), std::strerror(errno)));
+    }
+    return id;
+}
 
 void UnsentChanges::take_over(std::vector<LogEntry> entries) {
     std::map<std::uint64_t, UnsentChange> unsent;
@@ -44,6 +70,9 @@ void UnsentChanges::adopt(UnsentChange change) {
     held->change = std::move(change);
     held->may_be_made = true;
     find_sources(*held);
+    if (!announced_as(held->change).empty()) {
+        left_.push_back(held);
+    }
     ++unsent_;
     unsent_bytes_ += bytes_on_disk(held->change);
     overlay_.add(held);

@@ -99,9 +99,15 @@ private:
     // Whether they hold by now.
     void check(Conditions conditions, StoreDone<void> done);
     // `change`: without number and times.
-    void acknowledge(UnsentChange change, Body body, std::function<bool()> may, StoreDone<PutResponse> done);
+    void acknowledge(UnsentChange change, Body body, std::function<bool()> may, const std::string& announcement,
+                     StoreDone<PutResponse> done);
     void acknowledge_copy(const CopyRequest& request, ObjectInfo source, StoreDone<PutResponse> done);
     void complete(const CompleteRequest& request, StoreDone<PutResponse> done);
+    void end_upload(const UploadId& upload);
+    void remove_known(RemoveRequest request, const StoreDone<void>& done);
+    [[nodiscard]] bool is_direct(const std::string& key) const {
+        return environment_.is_direct && environment_.is_direct(key);
+    }
     [[nodiscard]] Result<Body> write_body(const PutRequest& request);
 
     const WritebackEnvironment environment_;

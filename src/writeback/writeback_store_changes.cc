@@ -42,13 +42,13 @@ void WritebackStore::check(Conditions conditions, StoreDone<void> done) {
 }
 
 void WritebackStore::acknowledge(UnsentChange change, Body body, std::function<bool()> may,
-                                 StoreDone<PutResponse> done) {
+                                 const std::string& announcement, StoreDone<PutResponse> done) {
     change.object.last_modified = environment_.clock.wall_now();
     if (change.object.etag.empty()) {
         change.object.etag = new_etag();
     }
     const PutResponse response{change.object.etag, change.object.last_modified};
-    unsent_->acknowledge(std::move(change), std::move(body), std::move(may),
+    unsent_->acknowledge(std::move(change), std::move(body), std::move(may), announcement,
                          [response, done = std::move(done)](const Status& written) {
                              done(written ? Result<PutResponse>(response) : failure(written.error()));
                          });
@@ -86,6 +86,10 @@ Result<Body> WritebackStore::write_body(const PutRequest& request) {
 }
 
 void WritebackStore::put(PutRequest request, StoreDone<PutResponse> done) {
+    if (is_direct(request.key)) {
+        environment_.store.put(std::move(request), std::move(done));
+        return;
+    }
     done = counted(std::move(done));
     Conditions conditions{request.key, request.if_none_match, request.if_match};
     check(std::move(conditions), [this, request = std::move(request), done = std::move(done)](const Status& hold) {
@@ -108,12 +112,16 @@ void WritebackStore::put(PutRequest request, StoreDone<PutResponse> done) {
             change.if_none_match = request.if_none_match;
             change.if_match = request.if_match;
             change.body = body->pieces;
-            acknowledge(std::move(change), std::move(*body), request.may_send, done);
+            acknowledge(std::move(change), std::move(*body), request.may_send, "", done);
         });
     });
 }
 
 void WritebackStore::copy(CopyRequest request, StoreDone<PutResponse> done) {
+    if (is_direct(request.key)) {
+        environment_.store.copy(std::move(request), std::move(done));
+        return;
+    }
     done = counted(std::move(done));
     const std::string source = request.source_key;
     head(source, [this, request = std::move(request), done = std::move(done)](Result<ObjectInfo> found) {
@@ -150,11 +158,31 @@ void WritebackStore::acknowledge_copy(const CopyRequest& request, ObjectInfo sou
     change.object.key = request.key;
     change.object.size = size;
     change.object.etag = etag;
-    acknowledge(std::move(change), {}, request.may_send, std::move(done));
+    acknowledge(std::move(change), {}, request.may_send, "", std::move(done));
 }
 
 void WritebackStore::remove(RemoveRequest request, StoreDone<void> done) {
+    if (is_direct(request.key)) {
+        environment_.store.remove(std::move(request), std::move(done));
+        return;
+    }
     done = counted(std::move(done));
+    if (request.if_match.empty() || unsent_->find(request.key) != nullptr) {
+        remove_known(std::move(request), done);
+        return;
+    }
+    // Who asks for this version is told where it is not there any more.
+    Conditions conditions{request.key, false, request.if_match};
+    check(std::move(conditions), [this, request = std::move(request), done = std::move(done)](const Status& hold) {
+        if (!hold && hold.error().errno_value != ENOENT) {
+            done(failure(hold.error()));
+            return;
+        }
+        remove_known(request, done);
+    });
+}
+
+void WritebackStore::remove_known(RemoveRequest request, const StoreDone<void>& done) {
     if (const HeldPtr held = unsent_->find(request.key)) {
         if (held->removes() && unsent_->is_acknowledged(*held)) {
             done({});
@@ -170,9 +198,10 @@ void WritebackStore::remove(RemoveRequest request, StoreDone<void> done) {
     change.object.key = request.key;
     change.object.last_modified = environment_.clock.wall_now();
     change.if_match = request.if_match;
-    unsent_->acknowledge(std::move(change), {}, std::move(request.may_send), std::move(done));
+    unsent_->acknowledge(std::move(change), {}, std::move(request.may_send), "", done);
 }
 
+// Of many at once no look is made first: where another version is there by the time that they are sent, it stays.
 void WritebackStore::remove_many(std::vector<RemoveRequest> requests, StoreDone<std::vector<DeleteFailure>> done) {
     struct All {
         Mutex mutex;
@@ -185,12 +214,13 @@ void WritebackStore::remove_many(std::vector<RemoveRequest> requests, StoreDone<
         done(std::vector<DeleteFailure>());
         return;
     }
+    done = counted(std::move(done));
     for (RemoveRequest& request : requests) {
         const std::string key = request.key;
-        remove(std::move(request), [all, key, done](const Status& removed) {
-            if (!removed) {
+        auto removed = [all, key, done](const Status& status) {
+            if (!status) {
                 const MutexLock lock(all->mutex);
-                all->failures.push_back({key, removed.error()});
+                all->failures.push_back({key, status.error()});
             }
             if (--all->left == 0) {
                 std::vector<DeleteFailure> failures;
@@ -200,7 +230,12 @@ void WritebackStore::remove_many(std::vector<RemoveRequest> requests, StoreDone<
                 }
                 done(std::move(failures));
             }
-        });
+        };
+        if (is_direct(key)) {
+            environment_.store.remove(std::move(request), std::move(removed));
+        } else {
+            remove_known(std::move(request), std::move(removed));
+        }
     }
 }
 

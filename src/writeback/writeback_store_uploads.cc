@@ -8,10 +8,24 @@
 
 namespace ckptfs {
 void WritebackStore::create_upload(CreateUploadRequest request, StoreDone<UploadId> done) {
-    done(uploads_.create(std::move(request)));
+    if (is_direct(request.key)) {
+        environment_.store.create_upload(std::move(request), std::move(done));
+        return;
+    }
+    const UploadId upload = uploads_.create(std::move(request));
+    unsent_->begin_writing(upload.key, [this, id = upload](const UnsentChanges::Writing& writing) {
+        if (!uploads_.note_begun(id, writing)) {
+            writing.end();
+        }
+    });
+    done(upload);
 }
 
 void WritebackStore::upload_part(UploadPartRequest request, StoreDone<UploadedPart> done) {
+    if (!LocalUploads::has_made(request.upload)) {
+        environment_.store.upload_part(std::move(request), std::move(done));
+        return;
+    }
     done = counted(std::move(done));
     environment_.disk.post([this, request = std::move(request), done = std::move(done)]() mutable {
         Result<UploadedPart> part = uploads_.write(request);
@@ -23,6 +37,10 @@ void WritebackStore::upload_part(UploadPartRequest request, StoreDone<UploadedPa
 
 // Nothing is copied now: by the time that the upload is made its source is in the bucket.
 void WritebackStore::upload_part_copy(UploadPartCopyRequest request, StoreDone<UploadedPart> done) {
+    if (!LocalUploads::has_made(request.upload)) {
+        environment_.store.upload_part_copy(std::move(request), std::move(done));
+        return;
+    }
     done = counted(std::move(done));
     const std::string source = request.source_key;
     head(source, [this, request = std::move(request), done = std::move(done)](const Result<ObjectInfo>& object) {
@@ -53,6 +71,10 @@ void WritebackStore::find_part_copy(std::string key, std::function<void()> found
 }
 
 void WritebackStore::complete_upload(CompleteRequest request, StoreDone<PutResponse> done) {
+    if (!LocalUploads::has_made(request.upload)) {
+        environment_.store.complete_upload(std::move(request), std::move(done));
+        return;
+    }
     done = counted(std::move(done));
     Conditions conditions{request.upload.key, request.if_none_match, ""};
     check(std::move(conditions), [this, request = std::move(request), done = std::move(done)](const Status& hold) {
@@ -80,10 +102,10 @@ void WritebackStore::complete(const CompleteRequest& request, StoreDone<PutRespo
     change.object.other_headers = std::move(completed->request.other_headers);
     change.if_none_match = request.if_none_match;
     change.body = completed->body.pieces;
-    acknowledge(std::move(change), std::move(completed->body), request.may_send,
+    acknowledge(std::move(change), std::move(completed->body), request.may_send, uploads_.announcement(request.upload),
                 [this, upload = request.upload, done = std::move(done)](Result<PutResponse> response) {
                     if (response) {
-                        uploads_.end(upload);
+                        end_upload(upload);
                     }
                     done(std::move(response));
                 });
@@ -94,8 +116,14 @@ void WritebackStore::abort_upload(UploadId upload, StoreDone<void> done) {
         environment_.store.abort_upload(std::move(upload), std::move(done));
         return;
     }
-    uploads_.end(upload);
+    end_upload(upload);
     done({});
+}
+
+void WritebackStore::end_upload(const UploadId& upload) {
+    if (const std::function<void()> over = uploads_.end(upload)) {
+        over();
+    }
 }
 
 void WritebackStore::list_uploads(std::string prefix, StoreDone<std::vector<OpenUpload>> done) {

@@ -195,6 +195,20 @@ def test_a_nodes_disk_is_used_on_request(tmp_path):
     assert not mounted.get("readOnly", False)
 
 
+def test_a_nodes_disk_acknowledges_on_request(tmp_path):
+    assert "CKPTFS_ACK" not in environment(daemon_of(overlay("irsa")), overlay("irsa"))
+    place = os.path.relpath(KUBERNETES, tmp_path.resolve())
+    (tmp_path / "kustomization.yaml").write_text(
+        f"resources: [{place}/overlays/irsa]\n"
+        f"components: [{place}/components/cache-dir, {place}/components/ack-disk]\n")
+    documents = applied(tmp_path)
+    for document in documents:
+        kubernetes_validate.validate(document, VERSIONS[-1], strict=True)
+    settings = environment(daemon_of(documents), documents)
+    assert settings["CKPTFS_ACK"] == "disk"
+    assert settings["CKPTFS_CACHE_DIR"]
+
+
 def test_kustomize_uses_every_file():
     used = {path for path in KUBERNETES.rglob("kustomization.yaml")}
     for kustomization in list(used):

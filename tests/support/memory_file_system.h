@@ -90,6 +90,7 @@ public:
     void end_renames(const std::vector<std::string>& /*record_keys*/) override {}
     void record_unfinished(UnfinishedFile /*file*/, Reply<void> reply) override { reply({}); }
     void recall_failure(const std::string& /*key*/, const std::string& /*record*/) override {}
+    void may_mark(const std::string& /*marker_key*/, const AskedBy& /*by*/, Reply<void> reply) override { reply({}); }
     void disconnected() override { disconnected_ = true; }
     [[nodiscard]] bool is_disconnected() const { return disconnected_; }
     [[nodiscard]] std::vector<UploadProgress> uploads() const override;

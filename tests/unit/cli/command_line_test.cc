@@ -175,6 +175,18 @@ TEST(CommandLine, VerifyTakesAWholeBucket) {
     EXPECT_EQ(std::get<ToolRequest>(line).object.key, "");
 }
 
+TEST(CommandLine, WaitTakesPathsAndATime) {
+    const CommandLine line = parse_command_line({"ckptfs", "wait", "/mnt/a", "/mnt/b/file", "--timeout", "2m"});
+    const auto* const request = std::get_if<WaitRequest>(&line);
+    ASSERT_NE(request, nullptr);
+    EXPECT_EQ(request->paths, (std::vector<std::string>{"/mnt/a", "/mnt/b/file"}));
+    EXPECT_EQ(request->timeout, std::chrono::minutes(2));
+    for (const auto& wrong :
+         {std::vector<std::string>{"ckptfs", "wait"}, {"ckptfs", "wait", "/mnt/a", "--timeout", "soon"}}) {
+        EXPECT_EQ(std::get<Answer>(parse_command_line(wrong)).exit_code, 2);
+    }
+}
+
 TEST(CommandLine, VersionAndUnmount) {
     const CommandLine version = parse_command_line({"ckptfs", "--version"});
     EXPECT_EQ(std::get<Answer>(version).exit_code, 0);
@@ -193,6 +205,10 @@ TEST(CommandLine, SaysInOneLineWhatIsWrong) {
     EXPECT_EQ(message({"--max-memory", "1M"}), "--max-memory: \"1M\" is less than 64M");
     EXPECT_EQ(message({"--part-size", "1M"}), "--part-size: S3 allows parts from 5M to 5G");
     EXPECT_EQ(message({"--direct-io", "maybe"}), "--direct-io: \"maybe\" is not one of auto, always, never");
+    EXPECT_EQ(message({"--ack", "later"}), "--ack: \"later\" is not one of store, disk");
+    EXPECT_EQ(message({"--ack", "disk"}),
+              "--ack disk: set --cache-dir, a directory on the disk that is to acknowledge");
+    EXPECT_TRUE(configure({"--ack", "disk", "--cache-dir", "/nvme"})->disk.acknowledges);
     EXPECT_NE(message({"-o", "part_sise=8M"}).find("there is no such option"), std::string::npos);
     EXPECT_NE(message({"-o", "part-size"}).find("a value is missing"), std::string::npos);
     EXPECT_NE(message({"--nonsense"}).find("nonsense"), std::string::npos);

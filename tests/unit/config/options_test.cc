@@ -24,7 +24,7 @@ TEST(OptionTable, DefaultsAreThoseOfTheConfiguration) {
     for (const char* name :
          {"drain-timeout", "retry-for", "stall-timeout", "file-mode", "dir-mode", "metadata-ttl", "rename-repair-after",
           "staging-dir", "commit-marker", "failed-sibling-ttl", "publish-interval", "checksum", "log-level", "compress",
-          "direct-io", "addressing-style"}) {
+          "direct-io", "addressing-style", "ack"}) {
         Config changed = config;
         const OptionSpec* option = find_option(name);
         ASSERT_NE(option, nullptr) << name;
@@ -45,6 +45,7 @@ TEST(OptionTable, DefaultsAreThoseOfTheConfiguration) {
         EXPECT_EQ(changed.mount.log_level, config.mount.log_level) << name;
         EXPECT_EQ(changed.codec.compress, config.codec.compress) << name;
         EXPECT_EQ(changed.read.direct_io, config.read.direct_io) << name;
+        EXPECT_EQ(changed.disk.acknowledges, config.disk.acknowledges) << name;
         EXPECT_EQ(changed.store.addressing, config.store.addressing) << name;
     }
 }

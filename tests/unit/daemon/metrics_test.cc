@@ -72,6 +72,19 @@ TEST(Metrics, TellOfTheDiskWhereOneIsUsed) {
     EXPECT_TRUE(has(text, "ckptfs_disk_usable" + mount + "0")) << text;
 }
 
+TEST(Metrics, TellOfWhatADiskHasAcknowledged) {
+    MountFigures acknowledging = figures();
+    EXPECT_EQ(metrics_text(acknowledging).find("ckptfs_unsent_"), std::string::npos);
+    acknowledging.status.unsent = {true, 3, 7, 9, 75, 1, 12, 9, "run/a.pt", "AccessDenied"};
+    const std::string text = metrics_text(acknowledging);
+    const std::string mount = R"({mount="/mnt/a \"b\""} )";
+    EXPECT_TRUE(has(text, "ckptfs_unsent_changes" + mount + "3")) << text;
+    EXPECT_TRUE(has(text, "ckptfs_unsent_bytes" + mount + "7")) << text;
+    EXPECT_TRUE(has(text, "ckptfs_unsent_limit_bytes" + mount + "9")) << text;
+    EXPECT_TRUE(has(text, "ckptfs_unsent_oldest_seconds" + mount + "75")) << text;
+    EXPECT_TRUE(has(text, "ckptfs_unsent_failing" + mount + "1")) << text;
+}
+
 TEST(Metrics, CountAttemptsByOperationAndResult) {
     const std::string text = metrics_text(figures());
     const std::string labels = R"({mount="/mnt/a \"b\"",operation="UploadPart")";

@@ -39,6 +39,7 @@ MountStatus busy() {
     status.memory_total = 1000 << 20;
     status.memory_resident = 640 << 20;
     status.disk = {"/nvme/kept", 8 << 20, {5 << 20, 6 << 20, 7 << 20, 3, 2, "cannot read /nvme/kept/a: EIO"}, 0};
+    status.unsent = {true, 3, 7 << 20, 90 << 20, 75, 1, 12, 9, "run/a.pt", "AccessDenied"};
     status.problems = {"2026-01-01T00:00:00 warning: slow"};
     return status;
 }
@@ -90,10 +91,12 @@ TEST(MountStatus, ADaemonOfBeforeAnUpgradeIsUnderstood) {
     std::string earlier = json_of(MountStatus());
     const std::size_t begin = earlier.find(R"("disk":{)");
     const std::string disk = earlier.substr(begin, earlier.find('}', begin) + 2 - begin);
+    const std::size_t unsent_begin = earlier.find(R"("unsent":{)");
+    const std::string unsent = earlier.substr(unsent_begin, earlier.find('}', unsent_begin) + 2 - unsent_begin);
     for (const std::string& field :
          {std::string(R"("files_unwritten":0,)"), std::string(R"("unwritten":[],)"),
           std::string(R"("memory_resident":0,)"), std::string(R"("late_reads":0,)"), std::string(R"("names_known":0,)"),
-          std::string(R"("failures_untold":0,)"), disk}) {
+          std::string(R"("failures_untold":0,)"), disk, unsent}) {
         ASSERT_NE(earlier.find(field), std::string::npos) << earlier;
         earlier.erase(earlier.find(field), field.size());
     }
@@ -104,7 +107,8 @@ TEST(MountStatus, IsToldInWords) {
     EXPECT_EQ(
         status_text(busy()),
         "s3://bucket/run/ at /mnt/a: ckptfs 1.2.3, pid 77, mounted for 2 h 3 min\n"
-        "safe to stop: no, 1 file not saved yet, 1 rename under way, 1 failed file not told to other mounts\n"
+        "safe to stop: no, 1 file not saved yet, 1 rename under way, 1 failed file not told to other mounts, "
+        "3 changes on the disk only\n"
         "failed since it was mounted: 2 files\n"
         "not published, because their writer was killed: 1 file\n"
         "still failed (not written again or removed; commit markers are held back): 2 files\n"
@@ -116,6 +120,9 @@ TEST(MountStatus, IsToldInWords) {
         "came from it\n"
         "disk: 7.0 of 8.0 MiB in /nvme/kept; 5.0 MiB read from it, 6.0 written, 3 MiB left out because it is too slow, "
         "2 MiB damaged; not all of it is used for now: cannot read /nvme/kept/a: EIO\n"
+        "acknowledged by the disk: 3 changes, 7.0 of 90.0 MiB, not in the bucket yet, the oldest for 1 min; 1 call "
+        "waits for room\n"
+        "  run/a.pt: cannot be sent, and holds back what comes after it: AccessDenied\n"
         "open for writing: 3 files\n"
         "  run/model.pt: 3.0 MiB written, 1.0 MiB in the store, 4 parts in flight\n"
         "  run/bad.pt: failed: AccessDenied\n"
@@ -135,9 +142,12 @@ TEST(MountStatus, ItIsSafeToStopOnceAllIsSaved) {
     EXPECT_FALSE(status.safe_to_stop());
     status.renames.clear();
     EXPECT_FALSE(status.safe_to_stop());
-    EXPECT_NE(status_text(status).find("safe to stop: no, 1 failed file not told to other mounts\n"),
+    EXPECT_NE(status_text(status).find("safe to stop: no, 1 failed file not told to other mounts, 3 changes"),
               std::string::npos);
     status.failures_untold = 0;
+    EXPECT_FALSE(status.safe_to_stop());
+    EXPECT_NE(status_text(status).find("safe to stop: no, 3 changes on the disk only\n"), std::string::npos);
+    status.unsent.changes = 0;
     EXPECT_TRUE(status.safe_to_stop());
     status.removals = 40;
     EXPECT_FALSE(status.safe_to_stop());

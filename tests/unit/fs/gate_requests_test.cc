@@ -135,7 +135,8 @@ TEST_F(GateRequestsTest, WhatAnotherMountWritesIsSeenAlthoughItFailedHereBeforeI
 TEST_F(GateRequestsTest, WhatFailsOnAnotherMountAsUploadsAreListedIsSeenByItsRecord) {
     save("m.tmp", "metadata");
     const UploadId upload = begin_upload("p/shard");
-    const int lists = store.calls(Operation::kList);
+    // Beside that of what other disks have acknowledged.
+    const int lists = store.calls(Operation::kList) + 1;
     store.hold(Operation::kListUploads);
     auto committed = std::async(std::launch::async, [this] { return rename("m.tmp", ".metadata"); });
     EXPECT_TRUE(store.wait_until_held(Operation::kListUploads, 2));

@@ -42,16 +42,15 @@ private:
 // What one mount has. Its requests can be cut off from the bucket at any time, as by a kill.
 class WritebackMount {
 public:
+    using ChangeEnvironment = std::function<void(WritebackEnvironment&)>;
     // `pool` outlives the bucket, whose threads may hold a body a little longer than they need it.
     WritebackMount(FakeStore& bucket, BufferPool& pool, const std::string& directory, std::uint64_t limit,
-                   std::function<Fate(int)> fate = nullptr)
+                   std::function<Fate(int)> fate = nullptr, const ChangeEnvironment& change = nullptr)
         : way_(bucket,
                [this, fate = std::move(fate)](int request) {
                    return is_cut_off_ ? Fate::kFails : fate ? fate(request) : Fate::kPasses;
                }),
-          store_(WritebackStore::open({way_, pool, timer_, clock_, *disk_, directory, limit,
-                                       [](const std::string& key) { return key.ends_with(".metadata"); }})
-                     .value()),
+          store_(open(pool, directory, limit, change)),
           sync_(*store_) {}
     ~WritebackMount() {
         store_->unsent().stop();
@@ -101,6 +100,17 @@ public:
     }
 
 private:
+    std::unique_ptr<WritebackStore> open(BufferPool& pool, const std::string& directory, std::uint64_t limit,
+                                         const ChangeEnvironment& change) {
+        WritebackEnvironment environment{
+            way_,   pool,      timer_, clock_,
+            *disk_, directory, limit,  [](const std::string& key) { return key.ends_with(".metadata"); }};
+        if (change) {
+            change(environment);
+        }
+        return WritebackStore::open(environment).value();
+    }
+
     std::atomic<bool> is_cut_off_ = false;
     SystemClock clock_;
     ImpatientTimer timer_{clock_};
@@ -125,13 +135,15 @@ inline void copy_disk(const std::string& from, const std::string& to) {
             std::filesystem::copy(path, to, gone);
         }
     }
+    std::error_code none;
+    std::filesystem::copy(from + "/id", to, none);
 }
 
 class WritebackTest : public ::testing::Test {
 protected:
     // Nothing is sent before start().
     std::unique_ptr<WritebackMount> mount(std::uint64_t limit = std::uint64_t{1} << 40) {
-        return std::make_unique<WritebackMount>(bucket, pool, directory(), limit);
+        return std::make_unique<WritebackMount>(bucket, pool, directory(), limit, nullptr, change_environment);
     }
     std::unique_ptr<WritebackMount> started(std::uint64_t limit = std::uint64_t{1} << 40) {
         auto made = mount(limit);
@@ -151,6 +163,8 @@ protected:
 
     const TemporaryDirectory temporary;
     int life = 0;
+    // Of mounts made later.
+    WritebackMount::ChangeEnvironment change_environment;
     HeapBufferPool pool{16};
     FakeStore bucket{5};
 };

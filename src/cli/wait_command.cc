@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// `ckptfs wait`: until what the disk has acknowledged by now is in the bucket. Asks the daemon again and again: a wait
+// of hours keeps no connection, and ends with the daemon.
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "base/text.h"
+#include "ckptfs/log.h"
+#include "cli/commands.h"
+#include "daemon/mount_status.h"
+#include "daemon/mounted_daemon.h"
+#include "daemon/status_json.h"
+#include "fuse/mount_table.h"
+
+namespace ckptfs {
+namespace {
+
+constexpr std::chrono::milliseconds kPeriod{100};
+constexpr std::chrono::seconds kPatience{10};
+// A daemon that is told of so long ago may be busy, once.
+constexpr int kMostSilent = 3;
+
+Result<MountStatus> status_of(const MountEntry& mount) {
+    const Result<std::string> json = ask_for_status(mount, kPatience);
+    return json ? parse_status(*json) : failure(json.error());
+}
+
+std::string described(const UnsentActivity& unsent) {
+    return format("{}, {} MiB, not in the bucket yet", counted(unsent.changes, "change"), mebibytes(unsent.bytes));
+}
+
+// Without a look at the path itself, which a daemon that hangs would not answer.
+Result<MountEntry> mount_with(const std::string& path) {
+    const auto table = read_mount_table();
+    if (!table) {
+        return failure(table.error());
+    }
+    std::error_code problem;
+    const std::filesystem::path whole = std::filesystem::absolute(path, problem);
+    const auto mount = mount_holding(*table, whole.lexically_normal().string());
+    if (problem || !mount || mount->type != kFileSystemType) {
+        return failure(EINVAL, format("{} is in no mount of ckptfs", escaped(path)));
+    }
+    return made_by_daemon(*table, *mount);
+}
+
+class Wait {
+public:
+    explicit Wait(const WaitRequest& request)
+        : timeout_(request.timeout), deadline_(std::chrono::steady_clock::now() + request.timeout) {}
+
+    // All that was acknowledged by the first look.
+    Status until_sent(const MountEntry& mount) {
+        std::optional<std::uint64_t> last;
+        for (int silent = 0;;) {
+            const Result<MountStatus> status = status_of(mount);
+            if (!status && ++silent >= kMostSilent) {
+                return failure(status.error());
+            }
+            if (status) {
+                silent = 0;
+                const UnsentActivity& unsent = status->unsent;
+                last = last.value_or(unsent.last_acknowledged);
+                if (!unsent.acknowledges || unsent.all_sent_up_to >= *last) {
+                    return {};
+                }
+                tell(unsent);
+                if (is_over()) {
+                    return failure(ETIMEDOUT, format("{}: {}{}", escaped(mount.mount_point), described(unsent),
+                                                     unsent.failure.empty() ? ""
+                                                                            : "; " + escaped(unsent.failing_key) +
+                                                                                  ": " + escaped(unsent.failure)));
+                }
+            }
+            std::this_thread::sleep_for(kPeriod);
+        }
+    }
+
+private:
+    [[nodiscard]] bool is_over() const {
+        return timeout_ > Milliseconds(0) && std::chrono::steady_clock::now() >= deadline_;
+    }
+
+    // What fails, once each.
+    void tell(const UnsentActivity& unsent) {
+        if (!unsent.failure.empty() && unsent.failure != told_) {
+            std::fprintf(stderr, "ckptfs: still waiting: %s: %s\n", escaped(unsent.failing_key).c_str(),
+                         escaped(unsent.failure).c_str());
+            told_ = unsent.failure;
+        }
+    }
+
+    const Milliseconds timeout_;
+    const std::chrono::steady_clock::time_point deadline_;
+    std::string told_;
+};
+
+}  // namespace
+
+int wait_command(const WaitRequest& request) {
+    Wait wait(request);
+    for (const std::string& path : request.paths) {
+        const Result<MountEntry> mount = mount_with(path);
+        const Status sent = mount ? wait.until_sent(*mount) : failure(mount.error());
+        if (!sent) {
+            std::fprintf(stderr, "ckptfs: %s\n", sent.error().message.c_str());
+            return 1;
+        }
+    }
+    return 0;
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Of the stores between the filesystem and the bucket: the journal's, and the one that acknowledges by a disk.
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <iterator>
+#include <utility>
+
+#include "base/environment.h"
+#include "base/text.h"
+#include "ckptfs/log.h"
+#include "daemon/machinery.h"
+#include "fs/unsent_elsewhere.h"
+#include "journal/journaled_store.h"
+
+namespace ckptfs {
+namespace {
+
+// Of the journal in a disk's directory, which has no other.
+constexpr const char* kOnDisk = "mount";
+
+void take_all(std::vector<Leftovers>& all, std::vector<Leftovers> more) {
+    std::move(more.begin(), more.end(), std::back_inserter(all));
+}
+
+}  // namespace
+
+std::string this_host() {
+    std::array<char, HOST_NAME_MAX + 1> name{};
+    return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "a host without a name";
+}
+
+// A mount that only reads begins no upload.
+Result<ObjectStore*> Machinery::make_store() {
+    if (config_.names.read_only) {
+        return &client_->store();
+    }
+    Result<std::vector<UnsentPlace>> disks = std::vector<UnsentPlace>();
+    if (config_.disk.acknowledges) {
+        disks = lock_unsent_places(config_.disk.directory, format("{}/{}/{}", client_->store().server(),
+                                                                  config_.store.bucket, config_.store.prefix));
+    }
+    if (!disks) {
+        return failure(std::move(disks.error()));
+    }
+    open_journal(*disks);
+    lost_.reset(new LostUploads({client_->store(), *timer_, client_->clock(), *journal_, lost_answers_}));
+    aborts_ = std::make_unique<UploadAborts>(client_->store(), *timer_, *journal_);
+    journaled_ = std::make_unique<JournaledStore>(client_->store(), *journal_, *lost_, *aborts_, config_.store.prefix,
+                                                  config_.disk.acknowledges);
+    return disks->empty() ? Result<ObjectStore*>(journaled_.get()) : acknowledging_store(std::move(*disks));
+}
+
+// With --ack disk beside what it acknowledges: the mount that sends that ends its uploads, too.
+void Machinery::open_journal(const std::vector<UnsentPlace>& disks) {
+    const auto directory = state_directory(config_.mount.state_dir, getuid(), process_environment());
+    // Homes, and a directory that the user names, may be shared by several machines.
+    const bool is_local = getuid() == 0 && config_.mount.state_dir.empty();
+    const std::string place = journal_place(is_local ? "" : this_host(), config_.mount.source,
+                                            config_.mount.mount_point, client_->store().server());
+    MountJournals journals =
+        disks.empty() ? open_journals(directory, place) : open_journals(disks.front().directory, kOnDisk);
+    journal_ = std::move(journals.own);
+    leftovers_ = std::move(journals.leftovers);
+    if (!disks.empty() && directory) {
+        // Of mounts without it.
+        journals.another_lives = is_another_in_use(*directory, place, "");
+        take_all(leftovers_, take_leftovers(*directory, place));
+    }
+    for (std::size_t number = 1; number < disks.size(); ++number) {
+        take_all(leftovers_, take_leftovers(disks[number].directory, kOnDisk));
+    }
+    if (journals.another_lives && directory) {
+        watch_for_leftovers(*directory, place);
+    }
+}
+
+Result<std::uint64_t> Machinery::unsent_limit() const {
+    if (config_.disk.unsent_limit > 0) {
+        return config_.disk.unsent_limit;
+    }
+    struct statvfs disk {};
+    if (::statvfs(config_.disk.directory.c_str(), &disk) != 0) {
+        return failure(
+            errno, format("cannot look at --cache-dir {}: {}", escaped(config_.disk.directory), std::strerror(errno)));
+    }
+    return std::uint64_t{disk.f_blocks} * disk.f_frsize / 4;
+}
+
+WritebackEnvironment Machinery::writeback_environment(std::uint64_t limit) {
+    WritebackEnvironment common{*journaled_, *pool_, *timer_, client_->clock(), *unsent_threads_, "", limit, nullptr};
+    common.is_barrier = [this](const std::string& key) { return fs::is_commit_marker(key, config_.write); };
+    common.prefix = config_.store.prefix;
+    common.host = this_host();
+    common.announced_as = [this](const std::string& key) {
+        return fs::told_as_unsent(config_.store.prefix, key, config_.write);
+    };
+    common.is_direct = [this](const std::string& key) { return fs::is_told_at_once(config_.store.prefix, key); };
+    common.gave_up = [](const std::string& key, const Error& why) {
+        log_error(escaped(key + ": was acknowledged by the disk, and is not made in the bucket: " + why.message));
+    };
+    common.patience = config_.store.retry_for;
+    common.begin_file = [this](const std::string& key) -> std::function<void()> {
+        const UploadIntent intent = journal_->intend(key, client_->clock().wall_now());
+        return [this, intent] { journal_->intent_ended(intent); };
+    };
+    return common;
+}
+
+Result<ObjectStore*> Machinery::acknowledging_store(std::vector<UnsentPlace> disks) {
+    const Result<std::uint64_t> limit = unsent_limit();
+    if (!limit) {
+        return failure(limit.error());
+    }
+    const UnsentDisks::Environment environment{
+        writeback_environment(*limit),
+        [this](const std::string& key, const std::string& id, WallTime acknowledged, std::function<void(Status)> done) {
+            fs_->may_mark(key, {id, acknowledged}, std::move(done));
+        }};
+    Result<std::unique_ptr<UnsentDisks>> unsent = UnsentDisks::open(environment, std::move(disks));
+    if (!unsent) {
+        return failure(std::move(unsent.error()));
+    }
+    unsent_ = std::move(*unsent);
+    const UnsentChanges& here = unsent_->store().unsent();
+    acknowledging_.reset(new fs::DiskAcknowledgement{
+        unsent_->bucket(), *marker_threads_, unsent_->id(),
+        [this](const std::function<void(Status)>& sent) { unsent_->when_sent(sent); },
+        [this] { return unsent_->left(); },
+        [&here](const std::string& key, const std::string& etag) { return here.etag_here(key, etag); },
+        [&here](const std::string& key, const std::string& etag) { return here.etag_there(key, etag); },
+        [&here](const std::string& key) { return here.write_id(key); }});
+    return &unsent_->store();
+}
+
+}  // namespace ckptfs

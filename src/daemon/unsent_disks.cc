@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/unsent_disks.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+#include <utility>
+
+#include "base/private_directory.h"
+#include "base/text.h"
+#include "base/xxhash.h"
+#include "ckptfs/log.h"
+#include "journal/mount_journal.h"
+
+namespace ckptfs {
+namespace {
+
+// Of one source on one machine.
+constexpr int kMostMounts = 1'000;
+
+// None where another has it. One that was removed meanwhile belongs to no mount.
+FileDescriptor lock_of(const std::string& directory) {
+    FileDescriptor file(::open((directory + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    struct stat status {};
+    const bool is_ours =
+        file && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0 && ::fstat(file.get(), &status) == 0 && status.st_nlink > 0;
+    return is_ours ? std::move(file) : FileDescriptor();
+}
+
+bool is_there(const std::string& path) {
+    std::error_code problem;
+    return std::filesystem::exists(path, problem);
+}
+
+// Changes that no mount has sent, or what one had begun.
+bool has_left(const std::string& directory) {
+    std::error_code problem;
+    for (std::filesystem::directory_iterator each(directory, problem), end; !problem && each != end;
+         each.increment(problem)) {
+        if (each->path().extension() == ".log" || each->path().extension() == kJournalEnding) {
+            return true;
+        }
+    }
+    return false;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<WritebackStore>> UnsentDisks::open_store(const Environment& environment,
+                                                                const std::string& directory) {
+    // Told once it is open.
+    const auto id = std::make_shared<std::string>();
+    WritebackEnvironment own = environment.common;
+    own.directory = directory;
+    own.may_mark = [id, may_mark = environment.may_mark](const std::string& key, WallTime acknowledged,
+                                                         std::function<void(Status)> done) {
+        may_mark(key, *id, acknowledged, std::move(done));
+    };
+    Result<std::unique_ptr<WritebackStore>> store = WritebackStore::open(own);
+    if (store) {
+        *id = (*store)->unsent().id();
+    }
+    return store;
+}
+
+Result<std::vector<UnsentPlace>> lock_unsent_places(const std::string& cache_dir, const std::string& source) {
+    const std::string top = cache_dir + "/unsent";
+    if (Status made = make_private_directory(top); !made) {
+        return failure(std::move(made.error()));
+    }
+    std::vector<UnsentPlace> places;
+    const std::string name = format("{}/{:016x}", top, xxh3(source));
+    for (int number = 0; number < kMostMounts; ++number) {
+        const std::string directory = format("{}-{}", name, number);
+        if (!is_there(directory) && !places.empty()) {
+            // They are made in this order, and stay.
+            break;
+        }
+        if (Status made = make_private_directory(directory); !made) {
+            return failure(std::move(made.error()));
+        }
+        FileDescriptor lock = lock_of(directory);
+        if (lock && (places.empty() || has_left(directory))) {
+            places.push_back({directory, std::move(lock)});
+        }
+    }
+    return places.empty() ? failure(EBUSY, format("{}: too many mounts of one source", escaped(top)))
+                          : Result<std::vector<UnsentPlace>>(std::move(places));
+}
+
+Result<std::unique_ptr<UnsentDisks>> UnsentDisks::open(const Environment& environment,
+                                                       std::vector<UnsentPlace> places) {
+    std::unique_ptr<UnsentDisks> disks(new UnsentDisks());
+    disks->limit_ = environment.common.limit;
+    for (UnsentPlace& place : places) {
+        Result<std::unique_ptr<WritebackStore>> store = open_store(environment, place.directory);
+        if (!store && disks->disks_.empty()) {
+            return failure(std::move(store.error()));
+        }
+        if (!store) {
+            log_error(format("what an earlier mount has left on the disk is not sent: {}", store.error().message));
+            continue;
+        }
+        disks->disks_.push_back({std::move(place), std::move(*store)});
+    }
+    disks->through_ = std::make_unique<WriteThrough>(environment.common.store, disks->disks_.front().store->unsent());
+    return disks;
+}
+
+// An earlier version that was left elsewhere is not to come after one of this mount's.
+void UnsentDisks::start() const {
+    const auto left_to_send = std::make_shared<std::atomic<std::size_t>>(disks_.size());
+    const auto send_own = std::make_shared<std::function<void()>>();
+    const auto one_less = [left_to_send, send_own] {
+        if (--*left_to_send == 0) {
+            (*send_own)();
+        }
+    };
+    store().unsent().start([send_own, one_less](std::function<void()> send) {
+        *send_own = std::move(send);
+        one_less();
+    });
+    for (std::size_t number = 1; number < disks_.size(); ++number) {
+        disks_[number].store->unsent().start();
+        wait_until_sent(disks_[number], one_less);
+    }
+}
+
+// Also where that fails for now.
+void UnsentDisks::wait_until_sent(const Disk& disk, const std::function<void()>& then) {
+    disk.store->unsent().when_sent([&disk, then](const Status& sent) {
+        if (sent) {
+            then();
+        } else if (sent.error().errno_value != ECANCELED) {
+            wait_until_sent(disk, then);
+        }
+    });
+}
+
+void UnsentDisks::withdraw_left() const {
+    store().unsent().withdraw_left();
+}
+
+void UnsentDisks::pause() const {
+    for (const Disk& disk : disks_) {
+        disk.store->unsent().pause();
+    }
+}
+
+void UnsentDisks::stop() const {
+    for (const Disk& disk : disks_) {
+        disk.store->unsent().stop();
+    }
+}
+
+void UnsentDisks::when_sent(const std::function<void(Status)>& sent) const {
+    struct All {
+        std::atomic<std::size_t> left;
+        std::function<void(Status)> sent;
+        std::atomic<bool> told = false;
+    };
+    const auto all = std::make_shared<All>();
+    all->left = disks_.size();
+    all->sent = sent;
+    for (const Disk& disk : disks_) {
+        disk.store->unsent().when_sent([all](const Status& status) {
+            const bool is_last = --all->left == 0;
+            if ((!status || is_last) && !all->told.exchange(true)) {
+                all->sent(status);
+            }
+        });
+    }
+}
+
+void UnsentDisks::withdraw(const std::function<void()>& done) const {
+    const auto left = std::make_shared<std::atomic<std::size_t>>(disks_.size());
+    for (const Disk& disk : disks_) {
+        disk.store->unsent().withdraw([left, done] {
+            if (--*left == 0) {
+                done();
+            }
+        });
+    }
+}
+
+UnsentStatus UnsentDisks::status() const {
+    UnsentStatus sum = store().unsent().status();
+    for (std::size_t number = 1; number < disks_.size(); ++number) {
+        const UnsentStatus status = disks_[number].store->unsent().status();
+        sum.changes += status.changes;
+        sum.bytes += status.bytes;
+        if (status.oldest && (!sum.oldest || *status.oldest < *sum.oldest)) {
+            sum.oldest = status.oldest;
+        }
+        if (sum.failing_key.empty()) {
+            sum.failing_key = status.failing_key;
+            sum.failure = status.failure;
+        }
+    }
+    return sum;
+}
+
+std::string UnsentDisks::left() const {
+    const UnsentStatus status = this->status();
+    return status.changes == 0
+               ? ""
+               : format("{}, {} MiB, are on the disk in {} and not in the bucket: mount it there again",
+                        counted(status.changes, "change"), mebibytes(status.bytes),
+                        escaped(std::filesystem::path(disks_.front().place.directory).parent_path().string()));
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where this mount's changes are acknowledged (--ack disk), and what mounts of the same source have left on this disk.
+//
+// CACHE-DIR/unsent/HASH-N/ belongs to one mount at a time of one server, bucket and prefix (HASH): the one that holds
+// its lock. A mount takes the first that is free, with what is in it, and sends what is in the others that are free.
+//
+// Ownership: what is passed in outlives it. Threads: open(), start(), stop() and the destructor on one thread; the
+// rest from any.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/file_descriptor.h"
+#include "ckptfs/status.h"
+#include "writeback/write_through.h"
+#include "writeback/writeback_store.h"
+
+namespace ckptfs {
+
+// One of these directories, as long as it is locked.
+struct UnsentPlace {
+    std::string directory;
+    FileDescriptor lock;
+};
+// The first is for this mount; the others have something that was left. `source`: "https://HOST/BUCKET/PREFIX"
+Result<std::vector<UnsentPlace>> lock_unsent_places(const std::string& cache_dir, const std::string& source);
+
+class UnsentDisks {
+public:
+    // `common`: without directory, and without may_mark, which `may_mark` makes of the disk's ID.
+    struct Environment {
+        WritebackEnvironment common;
+        std::function<void(const std::string& key, const std::string& disk, WallTime acknowledged,
+                           std::function<void(Status)> done)>
+            may_mark;
+    };
+    static Result<std::unique_ptr<UnsentDisks>> open(const Environment& environment, std::vector<UnsentPlace> places);
+
+    // That acknowledges.
+    [[nodiscard]] WritebackStore& store() const { return *disks_.front().store; }
+    // As it sees the bucket, with changes that are made there.
+    [[nodiscard]] ObjectStore& bucket() const { return *through_; }
+    [[nodiscard]] const std::string& id() const { return store().unsent().id(); }
+    // Begins to send, first what was left by mounts whose disk this one does not use.
+    void start() const;
+    // Others know of what the last mount of this disk was writing.
+    void withdraw_left() const;
+    // Begins to send nothing more, and answers all that waits for that.
+    void pause() const;
+    // Sends nothing more, and waits for what is under way, which ends with the store.
+    void stop() const;
+    // As UnsentChanges.
+    void when_sent(const std::function<void(Status)>& sent) const;
+    void withdraw(const std::function<void()>& done) const;
+    // Of all: the numbers of changes are this mount's.
+    [[nodiscard]] UnsentStatus status() const;
+    // In bytes.
+    [[nodiscard]] std::uint64_t limit() const { return limit_; }
+    // For people, at the end: what is not in the bucket; empty where all is.
+    [[nodiscard]] std::string left() const;
+
+private:
+    struct Disk {
+        UnsentPlace place;
+        std::unique_ptr<WritebackStore> store;
+    };
+    static void wait_until_sent(const Disk& disk, const std::function<void()>& then);
+    static Result<std::unique_ptr<WritebackStore>> open_store(const Environment& environment,
+                                                              const std::string& directory);
+
+    std::uint64_t limit_ = 0;
+    // The first is this mount's own.
+    std::vector<Disk> disks_;
+    std::unique_ptr<WriteThrough> through_;
+};
+
+}  // namespace ckptfs

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fs/unsent_elsewhere.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "base/numbers.h"
+#include "base/store_wait.h"
+#include "base/text.h"
+#include "base/uuid.h"
+#include "ckptfs/format.h"
+#include "fs/commit_policy.h"
+#include "staged/hidden_key.h"
+
+namespace ckptfs::fs {
+
+namespace {
+
+constexpr Milliseconds kBetweenLooks{500};
+// Ours are a line.
+constexpr std::size_t kMostHost = 256;
+constexpr std::size_t kMostLate = 1'000;
+
+// DISK-SECONDS-UUID; the epoch where it is something else.
+WallTime began(const std::string& name) {
+    std::string_view rest = name;
+    rest.remove_prefix(std::min(rest.size(), kUuidSize + 1));
+    return WallTime(std::chrono::seconds(take_number<std::uint32_t>(rest).value_or(0)));
+}
+
+}  // namespace
+
+std::string told_as_unsent(const std::string& prefix, const std::string& key, const WriteConfig& config) {
+    const std::optional<HiddenFile> hidden = parse_hidden_key(prefix, key);
+    const std::string file = hidden ? hidden->key : key;
+    return file.ends_with('/') || is_commit_marker(file, config) || may_be_missing(file, config) ? "" : file;
+}
+
+bool is_told_at_once(const std::string& prefix, const std::string& key) {
+    return key.starts_with(prefix + std::string(kControlDirectory) + "/") &&
+           !key.starts_with(prefix + std::string(kTemporaryPrefix));
+}
+
+std::future<Result<ListResponse>> UnsentElsewhere::ask(const std::string& directory, std::string token) const {
+    const FileSystemEnvironment& env = state_.env;
+    ListRequest request;
+    request.prefix = env.prefix + std::string(kUnsentPrefix) + directory.substr(env.prefix.size());
+    request.continuation_token = std::move(token);
+    return ckptfs::ask<ListResponse>([&](auto done) { env.store.list(std::move(request), done); });
+}
+
+Result<std::vector<UnsentDirectory>> UnsentElsewhere::told(const std::string& directory, const AskedBy& by,
+                                                           Result<ListResponse> page) const {
+    const FileSystemEnvironment& env = state_.env;
+    const std::string place = env.prefix + std::string(kUnsentPrefix);
+    const WallTime now = env.clock.wall_now();
+    std::vector<UnsentDirectory> unsent;
+    for (;; page = ask(directory, page->next_continuation_token).get()) {
+        if (!page) {
+            return failure(std::move(page.error()));
+        }
+        for (const ObjectInfo& object : page->objects) {
+            const std::string name = file_name(object.key);
+            const bool is_own = !by.disk.empty() && name.starts_with(by.disk + "-");
+            const WallTime since = began(name);
+            if (!is_own && (by.acknowledged == WallTime::max() || since <= by.acknowledged + kTimesDifferBy) &&
+                counts_as_unsent(object.last_modified, now, env.write.config.failed_sibling_ttl)) {
+                const std::string below = directory_of(object.key.substr(place.size()));
+                unsent.push_back({env.prefix + below, object.key, object.last_modified, since});
+            }
+        }
+        if (page->next_continuation_token.empty()) {
+            return unsent;
+        }
+    }
+}
+
+Status UnsentElsewhere::look(const std::string& directory, const AskedBy& by, const std::string& what) {
+    const Result<std::vector<UnsentDirectory>> unsent = told(directory, by, ask(directory).get());
+    if (!unsent) {
+        return ask_again(unsent.error());
+    }
+    if (unsent->empty()) {
+        return {};
+    }
+    const auto lost =
+        std::find_if(unsent->begin(), unsent->end(), [&](const UnsentDirectory& each) { return is_lost(each, by); });
+    return lost == unsent->end() ? refusal(unsent->front(), what, true) : refusal(*lost, what, false);
+}
+
+Status UnsentElsewhere::wait(const std::string& directory, const AskedBy& by, const std::string& what) {
+    const Clock& clock = state_.env.clock;
+    const SteadyTime begun = clock.now();
+    for (;;) {
+        Status looked = look(directory, by, what);
+        if (looked || !looked.error().retryable || clock.now() - begun >= state_.env.write.retry_for) {
+            return looked;
+        }
+        std::this_thread::sleep_for(kBetweenLooks);
+    }
+}
+
+bool UnsentElsewhere::is_lost(const UnsentDirectory& unsent, const AskedBy& by) {
+    if (is_on_its_way(unsent.told, state_.env.clock.wall_now())) {
+        return false;
+    }
+    if (by.disk.empty()) {
+        return true;
+    }
+    const SteadyTime now = state_.env.clock.now();
+    const MutexLock lock(mutex_);
+    if (late_.size() >= kMostLate) {
+        late_.clear();
+    }
+    const auto [seen, is_new] = late_.try_emplace(unsent.object, Seen{unsent.told, now});
+    if (seen->second.told != unsent.told) {
+        seen->second = {unsent.told, now};
+    }
+    return now - seen->second.at >= kUnsentCountsFor;
+}
+
+// For the message; empty where the bucket does not say.
+std::string UnsentElsewhere::host_of(const UnsentDirectory& unsent) const {
+    const auto text = std::make_shared<std::string>();
+    GetRequest request;
+    request.key = unsent.object;
+    request.is_small = true;
+    request.on_body = [text](ByteSpan bytes) {
+        text->append(as_text(bytes));
+        return text->size() <= kMostHost;
+    };
+    const auto got = wait_for<GetResponse>([&](auto done) { state_.env.store.get(std::move(request), done); });
+    return got ? *text : "";
+}
+
+Failure UnsentElsewhere::refusal(const UnsentDirectory& unsent, const std::string& what, bool is_coming) const {
+    const std::string host = host_of(unsent);
+    const std::string who = host.empty() ? "another mount" : "a mount on " + host;
+    Error error;
+    error.errno_value = EIO;
+    error.retryable = is_coming;
+    if (is_coming) {
+        error.message = format(
+            "{} is not committed: files in {} that {} has acknowledged by its disk are not in the bucket yet; wait for "
+            "them there (ckptfs wait), then commit again",
+            what, unsent.directory, who);
+    } else {
+        error.message = format(
+            "{} is not committed: files in {} that {} has acknowledged by its disk are not in the bucket, and it was "
+            "last heard of {} ago; mount there again, or write them again, then commit again; it is forgotten "
+            "after {}",
+            what, unsent.directory, who, in_minutes(state_.env.clock.wall_now() - unsent.told),
+            in_minutes(state_.env.write.config.failed_sibling_ttl));
+    }
+    return failure(std::move(error));
+}
+
+}  // namespace ckptfs::fs

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// What other mounts have acknowledged by their disks and not sent to the bucket (writeback/announcements.h).
+//
+// A commit marker over it would complete a checkpoint with a hole: it waits for those that are heard of, and is refused
+// where a mount has not been heard of for kUnsentCountsFor, until that is forgotten as failed files are.
+//
+// Threads: all functions may be called from any thread and block; for the blocking executor.
+#pragma once
+
+#include <future>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "ckptfs/clock.h"
+#include "ckptfs/object_store.h"
+#include "ckptfs/status.h"
+#include "fs/shared_state.h"
+
+namespace ckptfs::fs {
+
+struct UnsentDirectory {
+    // Ends in '/', but for the top of a bucket.
+    std::string directory;
+    // That tells of it, and when that was written last.
+    std::string object;
+    WallTime told{};
+    // When the first of these files began, by the clock of who tells.
+    WallTime since{};
+};
+
+// What this mount tells others is unsent while this key is: the file that it is, or is to become; empty where no marker
+// depends on it. Pure.
+[[nodiscard]] std::string told_as_unsent(const std::string& prefix, const std::string& key, const WriteConfig& config);
+// Keys by which mounts tell each other something, which is not to wait for files. Pure.
+[[nodiscard]] bool is_told_at_once(const std::string& prefix, const std::string& key);
+
+class UnsentElsewhere {
+public:
+    explicit UnsentElsewhere(SharedState& state) : state_(state) {}
+
+    // What there is in `directory` and below it: the beginning of the list, and all of it.
+    [[nodiscard]] std::future<Result<ListResponse>> ask(const std::string& directory, std::string token = {}) const;
+    [[nodiscard]] Result<std::vector<UnsentDirectory>> told(const std::string& directory, const AskedBy& by,
+                                                            Result<ListResponse> page) const;
+    // Success where there is nothing; a failure that is retryable where it is on its way. `what` is not made then.
+    Status look(const std::string& directory, const AskedBy& by, const std::string& what);
+    // The same, once nothing is on its way, or has been for as long as requests are tried again.
+    Status wait(const std::string& directory, const AskedBy& by, const std::string& what);
+
+private:
+    // A disk that asks waits for mounts whose store has not answered for as long: of what is told no more since they
+    // could tell again.
+    [[nodiscard]] bool is_lost(const UnsentDirectory& unsent, const AskedBy& by) EXCLUDES(mutex_);
+    [[nodiscard]] std::string host_of(const UnsentDirectory& unsent) const;
+    [[nodiscard]] Failure refusal(const UnsentDirectory& unsent, const std::string& what, bool is_coming) const;
+
+    struct Seen {
+        WallTime told{};
+        // By this mount, for the first time.
+        SteadyTime at{};
+    };
+
+    SharedState& state_;
+    Mutex mutex_;
+    // By the keys of what tells, where it is late.
+    std::map<std::string, Seen> late_ GUARDED_BY(mutex_);
+};
+
+}  // namespace ckptfs::fs

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is sent, and what comes of it.
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <utility>
+
+#include "base/text.h"
+#include "ckptfs/log.h"
+#include "writeback/unsent_changes.h"
+
+namespace ckptfs {
+namespace {
+
+// Files, copies or removals at once; the store's client bounds the requests that they make.
+constexpr std::size_t kMostUnderWay = 32;
+constexpr Milliseconds kFirstPause{1'000};
+constexpr Milliseconds kLongestPause{60'000};
+
+bool is_refused(const UnsentChange& change, const Error& error) {
+    const bool is_copy = change.kind == UnsentChange::Kind::kCopy;
+    return !error.outcome_unknown && ((change.if_none_match && error.errno_value == EEXIST) ||
+                                      ((!change.if_match.empty() || is_copy) && error.errno_value == ESTALE) ||
+                                      (is_copy && error.errno_value == ENOENT));
+}
+
+bool is_made_of(const UnsentChange& change, const HeldChange& source) {
+    const auto is_source = [&source](const std::string& key, const std::string& etag) {
+        return key == source.key() && etag == source.change.object.etag;
+    };
+    return is_source(change.source_key, change.source_etag) ||
+           std::any_of(change.body.begin(), change.body.end(),
+                       [&](const BodyPiece& piece) { return is_source(piece.key, piece.etag); });
+}
+
+// A name that is to be made once, as a directory that two mounts make: the object of the faster one says the same.
+// Files are not given up.
+bool is_made_by_another(const UnsentChange& change) {
+    return change.kind == UnsentChange::Kind::kPut && change.object.size <= kMostInline;
+}
+
+}  // namespace
+
+void UnsentChanges::resolve(UnsentChange& change) const {
+    change.source_etag = aliases_.there(change.source_key, change.source_etag);
+    change.if_match = aliases_.there(change.object.key, change.if_match);
+    for (BodyPiece& piece : change.body) {
+        piece.etag = aliases_.there(piece.key, piece.etag);
+    }
+}
+
+// While the log has their aliases. Not of a version that is unsent itself: an earlier one of its key may have been
+// acknowledged with the same ETag, as copies of one version are.
+void UnsentChanges::resolve_sent(UnsentChange& change) const {
+    if (overlay_.find(change.source_key) == nullptr) {
+        change.source_etag = aliases_.there(change.source_key, change.source_etag);
+    }
+    if (overlay_.find(change.object.key) == nullptr) {
+        change.if_match = aliases_.there(change.object.key, change.if_match);
+    }
+    for (BodyPiece& piece : change.body) {
+        if (overlay_.find(piece.key) == nullptr) {
+            piece.etag = aliases_.there(piece.key, piece.etag);
+        }
+    }
+}
+
+UnsentChanges::HeldPtr UnsentChanges::resolved(const HeldPtr& held) const {
+    auto copy = std::make_shared<HeldChange>(*held);
+    copy->may_be_made = held->may_be_made || unknown_.contains(held->change.number);
+    resolve(copy->change);
+    if (copy->change.kind == UnsentChange::Kind::kPut) {
+        copy->body.pieces = copy->change.body;
+    }
+    return copy;
+}
+
+void UnsentChanges::send_more() {
+    struct Send {
+        HeldPtr held;
+        HeldPtr resolved;
+    };
+    std::vector<Send> begun;
+    {
+        const MutexLock lock(mutex_);
+        if (!sending_ || order_.size() == 0) {
+            return;
+        }
+        for (HeldPtr& held : order_.begin(kMostUnderWay)) {
+            ++under_way_;
+            HeldPtr to_send = resolved(held);
+            begun.push_back({std::move(held), std::move(to_send)});
+        }
+    }
+    for (Send& each : begun) {
+        send(each.held, std::move(each.resolved));
+    }
+}
+
+void UnsentChanges::send(const HeldPtr& held, HeldPtr to_send) {
+    auto make = [this, held, to_send = std::move(to_send)] {
+        send_change({environment_.store, loader_}, to_send,
+                    [this, held](const Result<std::string>& etag) { ended(held, etag); });
+    };
+    if (!held->change.is_barrier || held->removes() || !environment_.may_mark) {
+        make();
+        return;
+    }
+    environment_.may_mark(held->key(), held->change.object.last_modified,
+                          [this, held, make = std::move(make)](const Status& may) {
+                              if (may) {
+                                  make();
+                              } else if (may.error().retryable || may.error().errno_value == ECANCELED) {
+                                  ended(held, failure(may.error()));
+                              } else {
+                                  if (environment_.gave_up) {
+                                      environment_.gave_up(held->key(), may.error());
+                                  }
+                                  give_up(held, may.error().message);
+                                  step_ended();
+                              }
+                          });
+}
+
+void UnsentChanges::ended(const HeldPtr& held, const Result<std::string>& etag) {
+    const UnsentChange& change = held->change;
+    if (!etag && is_refused(change, etag.error()) && is_made_by_another(change)) {
+        give_up(held, "another client has changed it since that was acknowledged here: " + etag.error().message);
+        step_ended();
+        return;
+    }
+    if (!etag) {
+        failed(held, etag.error());
+        step_ended();
+        return;
+    }
+    SentChange sent_change;
+    sent_change.number = change.number;
+    if (!held->removes() && *etag != change.object.etag) {
+        sent_change.key = change.object.key;
+        sent_change.acknowledged_etag = change.object.etag;
+        sent_change.etag = *etag;
+    }
+    note_sent(held, sent_change, *etag);
+}
+
+void UnsentChanges::give_up(const HeldPtr& held, const std::string& why) {
+    log_warning(escaped(held->key() + ": is not made in the bucket, though it was acknowledged here: " + why));
+    {
+        const MutexLock lock(mutex_);
+        ++under_way_;
+    }
+    note_sent(held, {held->change.number, "", "", ""}, "");
+}
+
+// With what was made of it under its own name. Empty where that is still what is there, or another name is made of it.
+std::vector<UnsentChanges::HeldPtr> UnsentChanges::superseded(const HeldPtr& refused) const {
+    std::vector<HeldPtr> superseded = {refused};
+    HeldPtr last = refused;
+    for (const HeldPtr& each : order_.all()) {
+        if (each->change.number <= refused->change.number) {
+            continue;
+        }
+        const bool is_made_of_one = std::any_of(superseded.begin(), superseded.end(), [&each](const HeldPtr& earlier) {
+            return is_made_of(each->change, *earlier);
+        });
+        const bool has_its_name = each->key() == refused->key();
+        if (is_made_of_one && !has_its_name) {
+            return {};
+        }
+        if (is_made_of_one) {
+            superseded.push_back(each);
+        }
+        last = has_its_name ? each : last;
+    }
+    return last == superseded.back() ? std::vector<HeldPtr>() : superseded;
+}
+
+std::vector<UnsentChanges::HeldPtr> UnsentChanges::take_superseded() {
+    std::vector<HeldPtr> all;
+    std::erase_if(refused_, [this, &all](const auto& each) REQUIRES(mutex_) {
+        const std::vector<HeldPtr> superseded = this->superseded(each.second);
+        if (superseded.empty() || !order_.take(each.first)) {
+            return false;
+        }
+        for (const HeldPtr& one : superseded) {
+            static_cast<void>(order_.take(one->change.number));
+        }
+        all.insert(all.end(), superseded.begin(), superseded.end());
+        return true;
+    });
+    return all;
+}
+
+// Until the disk has it nothing that came later is made: made twice, the change would undo it.
+void UnsentChanges::note_sent(const HeldPtr& held, const SentChange& change, const std::string& etag) {
+    log_->sent(change, [this, held, change, etag](const Status& written) {
+        if (written) {
+            sent(held, etag);
+        } else {
+            {
+                const MutexLock lock(mutex_);
+                tell_of(held->key(), written.error().message);
+            }
+            timers_.after(kFirstPause, [this, held, change, etag] {
+                {
+                    const MutexLock lock(mutex_);
+                    if (stopping_) {
+                        return;
+                    }
+                    ++under_way_;
+                }
+                note_sent(held, change, etag);
+            });
+        }
+        step_ended();
+    });
+}
+
+void UnsentChanges::sent(const HeldPtr& held, const std::string& etag) {
+    const UnsentChange& change = held->change;
+    std::vector<std::function<void(Status)>> barriers;
+    {
+        const MutexLock lock(mutex_);
+        if (!etag.empty()) {
+            aliases_.note(change.object.key, change.object.etag, etag);
+        }
+        order_.ended(change.number);
+        unknown_.erase(change.number);
+        refused_.erase(change.number);
+        overlay_.drop(*held, nullptr);
+        --unsent_;
+        unsent_bytes_ -= bytes_on_disk(change);
+        pause_ = Milliseconds(0);
+        if (failing_key_ == change.object.key) {
+            if (!etag.empty()) {
+                log_info(escaped(failing_key_ + ": is in the bucket now"));
+            }
+            failing_key_.clear();
+            failure_.clear();
+        }
+        barriers = take_sent();
+    }
+    end_announcement(held->announcement);
+    for (const std::function<void(Status)>& each : barriers) {
+        each({});
+    }
+}
+
+void UnsentChanges::failed(const HeldPtr& held, const Error& error) {
+    std::vector<HeldPtr> superseded;
+    std::vector<std::function<void(Status)>> impatient;
+    {
+        const MutexLock lock(mutex_);
+        order_.failed(held->change.number);
+        if (error.outcome_unknown) {
+            unknown_.insert(held->change.number);
+        }
+        if (stopping_) {
+            return;
+        }
+        std::string message = error.message;
+        if (is_refused(held->change, error)) {
+            refused_.insert_or_assign(held->change.number, held);
+            message += "; another client was faster: remove it here, or write it anew";
+            superseded = take_superseded();
+        }
+        tell_of(held->key(), message);
+        impatient = take_impatient(held->change.number);
+        if (!retries_) {
+            retries_ = true;
+            pause_ = std::clamp(pause_ * 2, kFirstPause, kLongestPause);
+            timers_.after(pause_, [this] { try_again(); });
+        }
+    }
+    for (const HeldPtr& each : superseded) {
+        give_up(each, "it was written anew or removed here");
+    }
+    for (const std::function<void(Status)>& each : impatient) {
+        each(failure(EIO, held->key() + ": is not in the bucket yet: " + error.message));
+    }
+}
+
+void UnsentChanges::tell_of(const std::string& key, const std::string& message) {
+    if (failing_key_.empty() || failure_ != message) {
+        log_error(escaped(key +
+                          ": was acknowledged by the disk, and cannot be made in the bucket yet; what came after it "
+                          "waits: " +
+                          message));
+    }
+    if (failing_key_.empty()) {
+        failing_since_ = environment_.clock.now();
+    }
+    failing_key_ = key;
+    failure_ = message;
+}
+
+void UnsentChanges::step_ended() {
+    send_more();
+    admit_waiting();
+    const MutexLock lock(mutex_);
+    --under_way_;
+    idle_.notify_all();
+}
+
+void UnsentChanges::try_again() {
+    {
+        const MutexLock lock(mutex_);
+        retries_ = false;
+        order_.retry_all();
+    }
+    send_more();
+}
+
+}  // namespace ckptfs

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// What other mounts have acknowledged by their disks, and commits and renames that wait for it.
+#include "fs/unsent_elsewhere.h"
+
+#include <chrono>
+#include <future>
+
+#include "base/uuid.h"
+#include "ckptfs/format.h"
+#include "file_system_fixture.h"
+#include "staged/hidden_key.h"
+#include "support/sync_store.h"
+
+namespace ckptfs::fs {
+
+using namespace testing;
+namespace {
+
+const std::string kDisk = "01234567-89ab-4cde-8f01-23456789abcd";
+const std::string kOwnDisk = "11234567-89ab-4cde-8f01-23456789abcd";
+
+class UnsentElsewhereTest : public FileSystemTest {
+protected:
+    // The store's clock is the mount's.
+    UnsentElsewhereTest() {
+        store.advance_clock(std::chrono::duration_cast<Milliseconds>(begun - std::chrono::system_clock::now()));
+    }
+    // In the directory, whose first file began so long after `clock` began.
+    std::string tell(const std::string& directory, std::chrono::seconds since = {}, const std::string& disk = kDisk) {
+        const auto seconds = std::chrono::duration_cast<std::chrono::seconds>((begun + since).time_since_epoch());
+        std::string key = "p/.ckptfs/unsent/" + directory + disk + "-" + std::to_string(seconds.count()) + "-u";
+        store.put_object(key, "node7");
+        return key;
+    }
+    void take_back(const std::string& key) { ASSERT_TRUE(SyncStore(store).remove(key)); }
+    std::future<Status> commit() {
+        save("m.tmp", "metadata");
+        return std::async(std::launch::async, [this] { return rename("m.tmp", ".metadata"); });
+    }
+    static bool waits(const std::future<Status>& change) {
+        return change.wait_for(kForAWhile) == std::future_status::timeout;
+    }
+    Status may_mark(const AskedBy& by) {
+        return answer<void>([&](auto reply) { fs->may_mark("p/.metadata", by, reply); });
+    }
+
+    const WallTime begun = clock.wall_now();
+};
+
+TEST_F(UnsentElsewhereTest, AMarkerWaitsForIt) {
+    const std::string told = tell("");
+    auto committed = commit();
+    EXPECT_TRUE(waits(committed));
+    EXPECT_FALSE(store.exists("p/.metadata"));
+    take_back(told);
+    EXPECT_TRUE(committed.get());
+    EXPECT_TRUE(store.exists("p/.metadata"));
+}
+
+TEST_F(UnsentElsewhereTest, AMarkerWaitsForWhatIsBelowItsDirectory) {
+    const std::string told = tell("step/part/");
+    auto committed = commit();
+    EXPECT_TRUE(waits(committed));
+    take_back(told);
+    EXPECT_TRUE(committed.get());
+}
+
+TEST_F(UnsentElsewhereTest, AMarkerDoesNotWaitForWhatIsBeside) {
+    ASSERT_TRUE(mkdir("step"));
+    tell("step2/");
+    const Result<Entry> step = lookup("step");
+    const HandleId marker = create(".metadata", O_WRONLY, step->node)->opened.handle;
+    ASSERT_TRUE(write(marker, 0, "metadata"));
+    EXPECT_TRUE(close(marker));
+    EXPECT_TRUE(store.exists("p/step/.metadata"));
+}
+
+TEST_F(UnsentElsewhereTest, WhatHasFailedMeanwhileIsSeen) {
+    const std::string told = tell("");
+    auto committed = commit();
+    EXPECT_TRUE(waits(committed));
+    store.put_object("p/.ckptfs/failed/shard", "host: node7\nreason: no room\netag-before: \n");
+    take_back(told);
+    EXPECT_EQ(errno_of(committed.get()), EIO);
+    EXPECT_FALSE(store.exists("p/.metadata"));
+}
+
+TEST_F(UnsentElsewhereTest, TheWaitEnds) {
+    tell("");
+    auto committed = commit();
+    EXPECT_TRUE(waits(committed));
+    clock.advance(write_environment.retry_for);
+    const Status refused = committed.get();
+    EXPECT_EQ(errno_of(refused), EIO);
+    EXPECT_NE(refused.error().message.find("a mount on node7 has acknowledged by its disk are not in the bucket yet"),
+              std::string::npos)
+        << refused.error().message;
+    EXPECT_FALSE(store.exists("p/.metadata"));
+}
+
+TEST_F(UnsentElsewhereTest, AMountThatIsNotHeardOfRefusesAMarkerAtOnceUntilItIsForgotten) {
+    tell("");
+    clock.advance_wall(kUnsentCountsFor + std::chrono::seconds(90));
+    const Status refused = commit().get();
+    EXPECT_EQ(errno_of(refused), EIO);
+    EXPECT_NE(refused.error().message.find("last heard of 16 min ago"), std::string::npos) << refused.error().message;
+    clock.advance_wall(write_environment.config.failed_sibling_ttl);
+    EXPECT_TRUE(commit().get());
+}
+
+TEST_F(UnsentElsewhereTest, ADirectoryIsRenamedOnceNothingOfItIsUnsent) {
+    ASSERT_TRUE(mkdir("step"));
+    const std::string told = tell("step/");
+    auto renamed = std::async(std::launch::async, [this] { return rename("step", "done"); });
+    EXPECT_TRUE(waits(renamed));
+    EXPECT_FALSE(store.exists("p/done/"));
+    take_back(told);
+    EXPECT_TRUE(renamed.get());
+    EXPECT_TRUE(store.exists("p/done/"));
+}
+
+// --- before a marker is sent that a disk has acknowledged
+
+TEST_F(UnsentElsewhereTest, AMarkerIsNotSentBeforeIt) {
+    const std::string told = tell("");
+    const Status later = may_mark({kOwnDisk, begun});
+    EXPECT_EQ(errno_of(later), EIO);
+    EXPECT_TRUE(later.error().retryable);
+    take_back(told);
+    EXPECT_TRUE(may_mark({kOwnDisk, begun}));
+}
+
+TEST_F(UnsentElsewhereTest, AMarkerIsSentThoughItsOwnDiskHasMore) {
+    tell("", {}, kOwnDisk);
+    EXPECT_TRUE(may_mark({kOwnDisk, begun}));
+    EXPECT_FALSE(may_mark({kDisk, begun}));
+}
+
+// Else two mounts could wait for each other.
+TEST_F(UnsentElsewhereTest, AMarkerIsSentThoughOthersHaveBegunMore) {
+    tell("", kTimesDifferBy + std::chrono::seconds(1));
+    EXPECT_TRUE(may_mark({kOwnDisk, begun}));
+    tell("", kTimesDifferBy);
+    EXPECT_FALSE(may_mark({kOwnDisk, begun}));
+}
+
+// After an outage others need a moment to tell again.
+TEST_F(UnsentElsewhereTest, AMarkerIsGivenUpWhereAMountIsNotHeardOfAnyMore) {
+    tell("");
+    clock.advance_wall(kUnsentCountsFor + std::chrono::minutes(1));
+    EXPECT_TRUE(may_mark({kOwnDisk, begun}).error().retryable);
+    clock.advance(kUnsentCountsFor - std::chrono::seconds(1));
+    EXPECT_TRUE(may_mark({kOwnDisk, begun}).error().retryable);
+    clock.advance(std::chrono::seconds(1));
+    const Status never = may_mark({kOwnDisk, begun});
+    EXPECT_EQ(errno_of(never), EIO);
+    EXPECT_FALSE(never.error().retryable);
+}
+
+TEST_F(UnsentElsewhereTest, AMarkerIsGivenUpWhereAFileHasFailed) {
+    store.put_object("p/.ckptfs/failed/shard", "host: node7\nreason: no room\netag-before: \n");
+    const Status never = may_mark({kOwnDisk, begun});
+    EXPECT_EQ(errno_of(never), EIO);
+    EXPECT_FALSE(never.error().retryable);
+}
+
+TEST_F(UnsentElsewhereTest, AMarkerIsSentThoughAFileHasFailedLater) {
+    store.advance_clock(kTimesDifferBy + std::chrono::seconds(2));
+    store.put_object("p/.ckptfs/failed/shard", "host: node7\nreason: no room\netag-before: \n");
+    clock.advance_wall(kTimesDifferBy + std::chrono::seconds(2));
+    EXPECT_TRUE(may_mark({kOwnDisk, begun}));
+    EXPECT_FALSE(may_mark({kOwnDisk, clock.wall_now()}));
+}
+
+TEST_F(UnsentElsewhereTest, AMarkerWaitsForAnUploadOfAnotherMount) {
+    CreateUploadRequest request;
+    request.key = "p/shard";
+    const UploadId upload = *SyncStore(store).create_upload(std::move(request));
+    ASSERT_TRUE(SyncStore(store).upload_part({upload, 1, Payload::from_string("part"), 0}));
+    const Status later = may_mark({kOwnDisk, begun});
+    EXPECT_FALSE(later);
+    EXPECT_TRUE(later.error().retryable);
+    // It was begun later.
+    EXPECT_TRUE(may_mark({kOwnDisk, begun - kTimesDifferBy - std::chrono::minutes(1)}));
+    ASSERT_TRUE(SyncStore(store).abort_upload(upload));
+    EXPECT_TRUE(may_mark({kOwnDisk, begun}));
+}
+
+TEST_F(UnsentElsewhereTest, AMarkerIsNotGivenUpForAStoreThatDoesNotAnswer) {
+    for (const std::string place : {"p/.ckptfs/unsent/", "p/.ckptfs/failed/"}) {
+        store.inject({Operation::kList, place, store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+        const Status later = may_mark({kOwnDisk, begun});
+        EXPECT_FALSE(later);
+        EXPECT_TRUE(later.error().retryable) << place;
+    }
+    store.put_object("p/.ckptfs/failed/shard", "host: node7\nreason: no room\netag-before: \n");
+    for (const Operation operation : {Operation::kHead, Operation::kGet}) {
+        store.inject({operation, "", store_error(EIO, "InternalError", 500), 0, 1, false});
+        EXPECT_TRUE(may_mark({kOwnDisk, begun}).error().retryable);
+    }
+}
+
+// --- what this mount tells
+
+TEST(ToldAsUnsent, WhatAMarkerDependsOn) {
+    const WriteConfig config;
+    EXPECT_EQ(told_as_unsent("p/", "p/step/shard", config), "p/step/shard");
+    EXPECT_EQ(told_as_unsent("p/", "p/step/.metadata.tmp", config), "p/step/.metadata.tmp");
+    EXPECT_EQ(told_as_unsent("p/", "p/step/.metadata", config), "");
+    EXPECT_EQ(told_as_unsent("p/", "p/step/", config), "");
+    EXPECT_EQ(told_as_unsent("p/", "p/step/train.log", config), "");
+    const std::string hidden = new_hidden_key({"p/", random_uuid()}, "p/step/shard");
+    EXPECT_EQ(told_as_unsent("p/", hidden, config), "p/step/shard");
+}
+
+TEST(ToldAtOnce, IsWhatMountsTellEachOther) {
+    EXPECT_TRUE(is_told_at_once("p/", "p/.ckptfs/failed/step/shard"));
+    EXPECT_TRUE(is_told_at_once("p/", "p/.ckptfs/renames/x"));
+    EXPECT_FALSE(is_told_at_once("p/", new_hidden_key({"p/", random_uuid()}, "p/step/shard")));
+    EXPECT_FALSE(is_told_at_once("p/", "p/step/shard"));
+    EXPECT_FALSE(is_told_at_once("p/", "p/step/.ckptfs/failed/shard"));
+}
+
+}  // namespace
+}  // namespace ckptfs::fs
