@@ -110,7 +110,8 @@ Status Machinery::check_bucket() const {
 // Files of which other mounts are not told yet.
 class Machinery::UntoldFiles {
 public:
-    explicit UntoldFiles(const std::vector<UploadIntent>& intents) {
+    void add(const std::vector<UploadIntent>& intents) {
+        const MutexLock lock(mutex_);
         for (const UploadIntent& intent : intents) {
             if (!intent.file_ended) {
                 keys_.insert(intent.key);
@@ -140,7 +141,7 @@ void Machinery::watch_for_leftovers(const std::string& directory, const std::str
         }
         blocking_->post([this, directory, place] {
             another_lives_ = is_another_in_use(directory, place, journal_->path());
-            end_leftovers_of_mounts(take_leftovers(directory, place));
+            end_leftovers_of_mounts(take_leftovers(directory, place), nullptr);
         });
     });
 }
@@ -180,7 +181,14 @@ void Machinery::say_goodbye() {
 }
 
 void Machinery::end_leftover_uploads() {
-    end_leftovers_of_mounts(std::exchange(leftovers_, {}));
+    const auto untold = std::make_shared<UntoldFiles>();
+    for (const Leftovers& each : leftovers_) {
+        untold->add(each.begun.intents);
+    }
+    if (untold->is_empty()) {
+        others_know_all();
+    }
+    end_leftovers_of_mounts(std::exchange(leftovers_, {}), untold);
 }
 
 // Before their journals go: ours has them from then on.
@@ -192,7 +200,7 @@ void Machinery::recall_failures(std::vector<Leftovers>& leftovers) {
     }
 }
 
-void Machinery::end_leftovers_of_mounts(std::vector<Leftovers> leftovers) {
+void Machinery::end_leftovers_of_mounts(std::vector<Leftovers> leftovers, const std::shared_ptr<UntoldFiles>& untold) {
     recall_failures(leftovers);
     const std::string records = config_.store.prefix + std::string(kRenamesPrefix);
     std::vector<std::string> renames;
@@ -212,14 +220,10 @@ void Machinery::end_leftovers_of_mounts(std::vector<Leftovers> leftovers) {
     }
     fs_->end_renames(renames);
     // Before their journal goes, because ours has them from then on.
-    const auto untold = std::make_shared<UntoldFiles>(intents);
-    if (untold->is_empty()) {
-        others_know_all();
-    }
     if (!intents.empty()) {
         lost_->adopt(intents, [this, untold](const std::string& key, WallTime asked, StoreDone<void> done) {
             fs_->record_unfinished({key, "", asked}, [this, untold, key, done = std::move(done)](Status told) {
-                if (told && untold->was_last(key)) {
+                if (told && untold != nullptr && untold->was_last(key)) {
                     others_know_all();
                 }
                 done(std::move(told));

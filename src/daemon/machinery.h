@@ -93,7 +93,8 @@ private:
     void say_goodbye();
     void cancel();
     void recall_failures(std::vector<Leftovers>& leftovers);
-    void end_leftovers_of_mounts(std::vector<Leftovers> leftovers);
+    // `untold`: null for those that come later.
+    void end_leftovers_of_mounts(std::vector<Leftovers> leftovers, const std::shared_ptr<UntoldFiles>& untold);
     void others_know_all();
     void release_unused_memory();
 

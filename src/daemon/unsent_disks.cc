@@ -131,23 +131,15 @@ void UnsentDisks::start() const {
     });
     for (std::size_t number = 1; number < disks_.size(); ++number) {
         disks_[number].store->unsent().start();
-        wait_until_sent(disks_[number], one_less);
+        // Not for what cannot be sent: it may wait for what this one has.
+        disks_[number].store->unsent().when_sent([one_less](const Status& /*sent*/) { one_less(); });
     }
 }
 
-// Also where that fails for now.
-void UnsentDisks::wait_until_sent(const Disk& disk, const std::function<void()>& then) {
-    disk.store->unsent().when_sent([&disk, then](const Status& sent) {
-        if (sent) {
-            then();
-        } else if (sent.error().errno_value != ECANCELED) {
-            wait_until_sent(disk, then);
-        }
-    });
-}
-
 void UnsentDisks::withdraw_left() const {
-    store().unsent().withdraw_left();
+    for (const Disk& disk : disks_) {
+        disk.store->unsent().withdraw_left();
+    }
 }
 
 void UnsentDisks::pause() const {

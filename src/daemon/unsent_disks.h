@@ -68,7 +68,6 @@ private:
         UnsentPlace place;
         std::unique_ptr<WritebackStore> store;
     };
-    static void wait_until_sent(const Disk& disk, const std::function<void()>& then);
     static Result<std::unique_ptr<WritebackStore>> open_store(const Environment& environment,
                                                               const std::string& directory);
 

@@ -2,6 +2,7 @@
 #include "fs/unsent_elsewhere.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -82,8 +83,12 @@ Result<std::vector<UnsentDirectory>> UnsentElsewhere::told(const std::string& di
 
 Status UnsentElsewhere::look(const std::string& directory, const AskedBy& by, const std::string& what) {
     const Result<std::vector<UnsentDirectory>> unsent = told(directory, by, ask(directory).get());
+    if (!unsent && is_refused_for_good(unsent.error())) {
+        // Who may not look cannot wait either.
+        return {};
+    }
     if (!unsent) {
-        return ask_again(unsent.error());
+        return unsent.error().errno_value == ECANCELED ? failure(unsent.error()) : ask_again(unsent.error());
     }
     if (unsent->empty()) {
         return {};

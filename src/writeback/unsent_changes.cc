@@ -254,6 +254,18 @@ bool UnsentChanges::is_way_out(const std::string& key) const {
                        [&key](const auto& refused) { return refused.second->key() == key; });
 }
 
+std::vector<UnsentChanges::Waiting> UnsentChanges::take_waiting(const std::string& key) {
+    std::vector<Waiting> taken;
+    std::erase_if(waiting_, [&](Waiting& each) {
+        const bool is_of_key = each.change.object.key == key;
+        if (is_of_key) {
+            taken.push_back(std::move(each));
+        }
+        return is_of_key;
+    });
+    return taken;
+}
+
 void UnsentChanges::admit(Waiting waiting) {
     {
         const MutexLock lock(mutex_);

@@ -181,6 +181,8 @@ private:
     void find_sources(HeldChange& held) const REQUIRES(mutex_);
     void keep_bytes(HeldChange& held) const REQUIRES(mutex_);
     // Of what another client was faster with.
+    // Changes of this key that wait for room, in order; they do no more.
+    [[nodiscard]] std::vector<Waiting> take_waiting(const std::string& key) REQUIRES(mutex_);
     [[nodiscard]] bool is_way_out(const std::string& key) const REQUIRES(mutex_);
     void remove_unused_files() EXCLUDES(mutex_);
     [[nodiscard]] bool has_room() const REQUIRES(mutex_);

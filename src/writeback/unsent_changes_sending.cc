@@ -33,10 +33,10 @@ bool is_made_of(const UnsentChange& change, const HeldChange& source) {
                        [&](const BodyPiece& piece) { return is_source(piece.key, piece.etag); });
 }
 
-// A name that is to be made once, as a directory that two mounts make: the object of the faster one says the same.
-// Files are not given up.
+// A name that is to be made once, as a directory or a symbolic link that two mounts make: the object of the faster one
+// says the same. What replaces a version is not given up.
 bool is_made_by_another(const UnsentChange& change) {
-    return change.kind == UnsentChange::Kind::kPut && change.object.size <= kMostInline;
+    return change.kind == UnsentChange::Kind::kPut && change.if_none_match && change.object.size <= kMostInline;
 }
 
 }  // namespace
@@ -250,6 +250,7 @@ void UnsentChanges::sent(const HeldPtr& held, const std::string& etag) {
 void UnsentChanges::failed(const HeldPtr& held, const Error& error) {
     std::vector<HeldPtr> superseded;
     std::vector<std::function<void(Status)>> impatient;
+    std::vector<Waiting> way_out;
     {
         const MutexLock lock(mutex_);
         order_.failed(held->change.number);
@@ -264,6 +265,7 @@ void UnsentChanges::failed(const HeldPtr& held, const Error& error) {
             refused_.insert_or_assign(held->change.number, held);
             message += "; another client was faster: remove it here, or write it anew";
             superseded = take_superseded();
+            way_out = take_waiting(held->key());
         }
         tell_of(held->key(), message);
         impatient = take_impatient(held->change.number);
@@ -275,6 +277,9 @@ void UnsentChanges::failed(const HeldPtr& held, const Error& error) {
     }
     for (const HeldPtr& each : superseded) {
         give_up(each, "it was written anew or removed here");
+    }
+    for (Waiting& each : way_out) {
+        append(std::move(each));
     }
     for (const std::function<void(Status)>& each : impatient) {
         each(failure(EIO, held->key() + ": is not in the bucket yet: " + error.message));

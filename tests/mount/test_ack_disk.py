@@ -332,7 +332,7 @@ def test_a_full_disk_fails_the_file_and_no_other(mount, small_disk, simulator, p
     with pytest.raises(OSError) as failed:
         (made / "shard").write_bytes(SHARD * 4)
     assert failed.value.errno in (errno.ENOSPC, errno.EIO)
-    assert not (made / "shard").exists()
+    wait_until(lambda: not (made / "shard").exists(), "the file that failed to be gone")
     (made / "after").write_bytes(SMALL)
     assert wait(made.path).returncode == 0
     assert files(simulator, prefix) == ["after", "small"]

@@ -119,6 +119,20 @@ TEST_F(UnsentElsewhereTest, ADirectoryIsRenamedOnceNothingOfItIsUnsent) {
     EXPECT_TRUE(store.exists("p/done/"));
 }
 
+TEST_F(UnsentElsewhereTest, WhoMayNotLookRenamesADirectoryAllTheSame) {
+    ASSERT_TRUE(mkdir("step"));
+    tell("step/");
+    store.inject({Operation::kList, "p/.ckptfs/unsent/step/", store_error(EACCES, "AccessDenied", 403), 0, 9, false});
+    EXPECT_TRUE(rename("step", "done"));
+}
+
+TEST_F(UnsentElsewhereTest, TheWaitEndsWithTheMount) {
+    ASSERT_TRUE(mkdir("step"));
+    tell("step/");
+    store.inject({Operation::kList, "p/.ckptfs/unsent/step/", store_error(ECANCELED, "", 0), 0, 9, false});
+    EXPECT_EQ(errno_of(rename("step", "done")), ECANCELED);
+}
+
 // --- before a marker is sent that a disk has acknowledged
 
 TEST_F(UnsentElsewhereTest, AMarkerIsNotSentBeforeIt) {
@@ -188,7 +202,7 @@ TEST_F(UnsentElsewhereTest, AMarkerWaitsForAnUploadOfAnotherMount) {
 
 TEST_F(UnsentElsewhereTest, AMarkerIsNotGivenUpForAStoreThatDoesNotAnswer) {
     for (const std::string place : {"p/.ckptfs/unsent/", "p/.ckptfs/failed/"}) {
-        store.inject({Operation::kList, place, store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+        store.inject({Operation::kList, place, store_error(EIO, "InternalError", 500), 0, 1, false});
         const Status later = may_mark({kOwnDisk, begun});
         EXPECT_FALSE(later);
         EXPECT_TRUE(later.error().retryable) << place;

@@ -243,6 +243,19 @@ TEST_F(AnotherWasFaster, AFileIsKeptAndHoldsBackWhatComesAfterIt) {
     EXPECT_THAT(made->unsent().status().failure, ::testing::HasSubstr("remove it here, or write it anew"));
 }
 
+TEST_F(AnotherWasFaster, AFileOfAFewBytesIsKeptAsWell) {
+    bucket.put_object("p/latest", "before");
+    const auto made = mount();
+    EXPECT_TRUE((*made)->put(pinned("p/latest", "here", bucket.info("p/latest").etag)));
+    bucket.put_object("p/latest", "another's");
+    made->unsent().start();
+    ASSERT_TRUE(eventually([&] { return made->unsent().status().failing_key == "p/latest"; }));
+    EXPECT_EQ(made->content("p/latest"), "here");
+    ASSERT_TRUE(made->put("p/latest", "anew"));
+    made->wait_until_sent();
+    EXPECT_EQ(bucket.content("p/latest"), "anew");
+}
+
 TEST_F(AnotherWasFaster, ItsRemovalLetsTheRestGoOn) {
     const auto made = refused();
     ASSERT_TRUE((*made)->remove("p/d/a", (*made)->head("p/d/a")->etag));
