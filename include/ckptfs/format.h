@@ -9,7 +9,7 @@
 //   .ckptfs/mounts/UUID        heartbeat of a mount
 //   .ckptfs/renames/UUID-…     the record of a directory's rename that is under way (fs/directory_marker.h)
 //   .ckptfs/rename-names/UUID  what it moves
-//   .ckptfs/unsent/DIR/ID-UUID a mount has files in DIR that are not in the bucket yet (writeback/announcements.h)
+//   .ckptfs/unsent/DIR/…       a mount has files in DIR that are not in the bucket yet (writeback/announcements.h)
 #pragma once
 
 #include <chrono>

@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kPeriod{100};
 constexpr std::chrono::seconds kPatience{10};
-// A daemon that is told of so long ago may be busy, once.
+// One answer may be late where the daemon is busy.
 constexpr int kMostSilent = 3;
 
 Result<MountStatus> status_of(const MountEntry& mount) {

@@ -72,12 +72,12 @@ Status CommitGate::check_evidence_again(const std::string& directory, const std:
 Status CommitGate::wait_for_unsent(const std::string& directory) {
     const DiskAcknowledgement* const own = state_.env.acknowledging;
     if (own == nullptr) {
-        return unsent_.wait(directory, {}, directory);
+        return unsent_.wait(directory, {}, directory, state_.env.clock.now());
     }
     if (Status sent = wait_for<void>([&](auto done) { own->when_sent(done); }); !sent) {
         return sent;
     }
-    return unsent_.wait(directory, {own->id}, directory);
+    return unsent_.wait(directory, {own->id}, directory, state_.env.clock.now());
 }
 
 Result<StillCounts> CommitGate::allow(const std::string& directory, const std::vector<std::string>& markers) {
@@ -151,9 +151,7 @@ Status CommitGate::check_once(const std::string& directory, const std::vector<st
     const SteadyTime begun = state_.env.clock.now();
     Result<Evidence> evidence = gather(directory);
     while (evidence && !evidence->unsent.empty() && !is_by_disk) {
-        const bool is_late = state_.env.clock.now() - begun >= state_.env.write.retry_for;
-        const Status arrived =
-            is_late ? unsent_.look(directory, {}, markers.front()) : unsent_.wait(directory, {}, markers.front());
+        const Status arrived = unsent_.wait(directory, {}, markers.front(), begun);
         evidence = arrived ? gather(directory) : failure(arrived.error());
     }
     if (!evidence) {
@@ -296,7 +294,7 @@ Result<CommitGate::States> CommitGate::look(const std::set<std::string>& keys) {
             state_.env.store.head(list[index], [&, this, index, done = std::move(done)](Result<ObjectInfo> object) {
                 if (object) {
                     // As records have it, which are for other mounts.
-                    object->etag = etag_there(list[index], object->etag);
+                    object->etag = state_.env.etag_there(list[index], object->etag);
                     found[index] = std::move(*object);
                 } else if (object.error().errno_value != ENOENT) {
                     done(failure(object.error()));

@@ -81,9 +81,6 @@ private:
     [[nodiscard]] std::string own_disk() const {
         return state_.env.acknowledging == nullptr ? "" : state_.env.acknowledging->id;
     }
-    [[nodiscard]] std::string etag_there(const std::string& key, const std::string& etag) const {
-        return state_.env.acknowledging == nullptr ? etag : state_.env.acknowledging->etag_there(key, etag);
-    }
     // To be called before the bucket is asked.
     [[nodiscard]] StillCounts counts_from_now() const;
     Status check_markers(const std::string& directory, const std::vector<std::string>& markers);

@@ -105,6 +105,10 @@ struct FileSystemEnvironment {
 
     // For what other mounts see in steps, or what is asked of the store itself.
     [[nodiscard]] ObjectStore& bucket() const { return acknowledging == nullptr ? store : acknowledging->bucket; }
+    // Of a version as this mount knows it, as others do.
+    [[nodiscard]] std::string etag_there(const std::string& key, const std::string& etag) const {
+        return acknowledging == nullptr ? etag : acknowledging->etag_there(key, etag);
+    }
 };
 
 class FileSystem : public FileOperations {

@@ -22,10 +22,6 @@ void keep_copies(FileCache& files, const Copies& copies) {
     files.renamed(std::move(renamed));
 }
 
-std::string etag_there(const FileSystemEnvironment& env, const std::string& key, const std::string& etag) {
-    return env.acknowledging == nullptr ? etag : env.acknowledging->etag_there(key, etag);
-}
-
 Copies as_seen_here(const FileSystemEnvironment& env, Copies copies) {
     if (env.acknowledging != nullptr) {
         for (auto& [source, copied] : copies) {
@@ -47,9 +43,9 @@ Status Renames::rename_directory(const Move& move) {
         return sent;
     }
     const FileSystemEnvironment& env = state_.env;
-    DirectoryRename rename(env.bucket(), env.clock, env.names.rename_repair_after,
-                           {env.prefix, move.old_key + "/", move.new_key + "/",
-                            etag_there(env, move.new_key + "/", move.replaced_marker)});
+    DirectoryRename rename(
+        env.bucket(), env.clock, env.names.rename_repair_after,
+        {env.prefix, move.old_key + "/", move.new_key + "/", env.etag_there(move.new_key + "/", move.replaced_marker)});
     set_moving(*move.node, true);
     const std::string from = move.old_key + "/";
     std::vector<FailedRecord> failures;

@@ -72,7 +72,7 @@ Result<std::vector<UnsentDirectory>> UnsentElsewhere::told(const std::string& di
             if (!is_own && (by.acknowledged == WallTime::max() || since <= by.acknowledged + kTimesDifferBy) &&
                 counts_as_unsent(object.last_modified, now, env.write.config.failed_sibling_ttl)) {
                 const std::string below = directory_of(object.key.substr(place.size()));
-                unsent.push_back({env.prefix + below, object.key, object.last_modified, since});
+                unsent.push_back({env.prefix + below, object.key, object.last_modified});
             }
         }
         if (page->next_continuation_token.empty()) {
@@ -98,9 +98,9 @@ Status UnsentElsewhere::look(const std::string& directory, const AskedBy& by, co
     return lost == unsent->end() ? refusal(unsent->front(), what, true) : refusal(*lost, what, false);
 }
 
-Status UnsentElsewhere::wait(const std::string& directory, const AskedBy& by, const std::string& what) {
+Status UnsentElsewhere::wait(const std::string& directory, const AskedBy& by, const std::string& what,
+                             SteadyTime begun) {
     const Clock& clock = state_.env.clock;
-    const SteadyTime begun = clock.now();
     for (;;) {
         Status looked = look(directory, by, what);
         if (looked || !looked.error().retryable || clock.now() - begun >= state_.env.write.retry_for) {

@@ -26,8 +26,6 @@ struct UnsentDirectory {
     // That tells of it, and when that was written last.
     std::string object;
     WallTime told{};
-    // When the first of these files began, by the clock of who tells.
-    WallTime since{};
 };
 
 // What this mount tells others is unsent while this key is: the file that it is, or is to become; empty where no marker
@@ -46,8 +44,8 @@ public:
                                                             Result<ListResponse> page) const;
     // Success where there is nothing; a failure that is retryable where it is on its way. `what` is not made then.
     Status look(const std::string& directory, const AskedBy& by, const std::string& what);
-    // The same, once nothing is on its way, or has been for as long as requests are tried again.
-    Status wait(const std::string& directory, const AskedBy& by, const std::string& what);
+    // The same, once nothing is on its way, or requests would not be tried again any more since `begun`.
+    Status wait(const std::string& directory, const AskedBy& by, const std::string& what, SteadyTime begun);
 
 private:
     // A disk that asks waits for mounts whose store has not answered for as long: of what is told no more since they

@@ -8,7 +8,6 @@ import pathlib
 import random
 import subprocess
 import threading
-import time
 
 import pytest
 from harness.markers import commit, refuse_to_commit
@@ -47,6 +46,15 @@ def status(made: Mount) -> dict:
 
 def wait(path: pathlib.Path, *options: str, timeout: float = 60) -> subprocess.CompletedProcess:
     return subprocess.run([CKPTFS, "wait", path, *options], capture_output=True, text=True, timeout=timeout)
+
+
+def wait_until_it_asks(simulator) -> None:
+    """Who waits for another disk asks again and again whether all is in the bucket."""
+    def lists() -> int:
+        return simulator.counters()["operations"].get("ListObjectsV2", {"requests": 0})["requests"]
+
+    begun = lists()
+    wait_until(lambda: lists() >= begun + 4, "the bucket to be asked again")
 
 
 def kill(made: Mount) -> None:
@@ -160,8 +168,12 @@ def test_a_marker_waits_for_what_another_disk_has_acknowledged(make, mount, simu
     if marks_by_disk:
         committing.join()
     wait_until(lambda: "step/0.distcp" in files(simulator, prefix), "the other shard to be in the bucket")
-    # Longer than the marker needs where nothing holds it.
-    time.sleep(2)
+    if marks_by_disk:
+        wait_until(lambda: status(marks)["unsent"]["failing_key"] == f"{prefix}step/.metadata",
+                   "the marker to be held back")
+    else:
+        wait_until_it_asks(simulator)
+        assert committing.is_alive()
     assert "step/.metadata" not in files(simulator, prefix)
     simulator.clear_faults()
     committing.join()
@@ -234,7 +246,7 @@ def test_a_directory_is_not_renamed_before_what_another_disk_has_of_it(make, mou
     (writes / "tmp/1").write_bytes(SHARD)
     renaming = threading.Thread(target=os.rename, args=[renames / "tmp", renames / "step"])
     renaming.start()
-    time.sleep(1)
+    wait_until_it_asks(simulator)
     assert renaming.is_alive()
     simulator.clear_faults()
     renaming.join()
