@@ -34,16 +34,8 @@ public:
           is_behind_disk_(is_behind_disk) {}
 
     void create_upload(CreateUploadRequest request, StoreDone<UploadId> done) override {
-        if (!is_behind_disk_) {
-            lost_.create_upload(std::move(request), std::move(done));
-            return;
-        }
-        lost_.create_upload(std::move(request), [&journal = journal_, done = std::move(done)](Result<UploadId> upload) {
-            if (upload) {
-                journal.made_good(*upload);
-            }
-            done(std::move(upload));
-        });
+        const UploadedFile file = is_behind_disk_ ? UploadedFile::kSafe : UploadedFile::kUnfinished;
+        lost_.create_upload(std::move(request), file, std::move(done));
     }
     void complete_upload(CompleteRequest request, StoreDone<PutResponse> done) override {
         const UploadId upload = request.upload;

@@ -69,13 +69,13 @@ class LostUploads::Search : public std::enable_shared_from_this<Search> {
 public:
     explicit Search(const Environment& environment) : environment_(environment) {}
 
-    void create_upload(CreateUploadRequest request, StoreDone<UploadId> done) {
-        UploadIntent intent = environment_.journal.intend(request.key, environment_.clock.wall_now());
+    void create_upload(CreateUploadRequest request, UploadedFile file, StoreDone<UploadId> done) {
+        UploadIntent intent = environment_.journal.intend(request.key, environment_.clock.wall_now(), file);
         environment_.answers.asked(request.key);
         environment_.store.create_upload(std::move(request), [self = shared_from_this(), intent = std::move(intent),
-                                                              done = std::move(done)](Result<UploadId> upload) {
+                                                              file, done = std::move(done)](Result<UploadId> upload) {
             if (upload) {
-                self->environment_.journal.begun(*upload);
+                self->environment_.journal.begun(*upload, file);
             }
             const bool lost = self->environment_.answers.answered(intent.key);
             if (upload && lost) {
@@ -94,10 +94,8 @@ public:
             }
         }
         for (const UploadIntent& each : intents) {
-            const UploadIntent ours = environment_.journal.intend(each.key, each.asked);
-            if (each.file_ended) {
-                environment_.journal.intent_answered(ours);
-            }
+            const UploadedFile file = each.file_ended ? UploadedFile::kSafe : UploadedFile::kUnfinished;
+            const UploadIntent ours = environment_.journal.intend(each.key, each.asked, file);
             const MutexLock lock(mutex_);
             if (Key* key = add(ours); key != nullptr && !each.file_ended) {
                 key->untold = true;
@@ -424,8 +422,8 @@ LostUploads::~LostUploads() {
     search_->stop(nullptr);
 }
 
-void LostUploads::create_upload(CreateUploadRequest request, StoreDone<UploadId> done) {
-    search_->create_upload(std::move(request), std::move(done));
+void LostUploads::create_upload(CreateUploadRequest request, UploadedFile file, StoreDone<UploadId> done) {
+    search_->create_upload(std::move(request), file, std::move(done));
 }
 
 void LostUploads::adopt(const std::vector<UploadIntent>& intents, TellOthers tell_others) {

@@ -66,7 +66,7 @@ public:
     LostUploads& operator=(const LostUploads&) = delete;
 
     // As that of the store, with its intent in the journal before it is sent.
-    void create_upload(CreateUploadRequest request, StoreDone<UploadId> done);
+    void create_upload(CreateUploadRequest request, UploadedFile file, StoreDone<UploadId> done);
     // Something else has saved the file: what was asked for before tells of it no more.
     void saved(const std::string& key);
     // Calls back with success when the uploads of `key`, the latest of them asked for at `asked`, may be ended.

@@ -102,12 +102,14 @@ void MountJournal::remove_replaced() {
     }
 }
 
-UploadIntent MountJournal::intend(const std::string& key, WallTime asked) {
+UploadIntent MountJournal::intend(const std::string& key, WallTime asked, UploadedFile file) {
     UploadIntent intent{key, asked};
     {
         const MutexLock lock(mutex_);
         intent.number = ++last_intent_;
-        const std::string line = intent_line(intent);
+        // At once: a kill may come between two lines.
+        const std::string answered = file == UploadedFile::kSafe ? intent_answered_line(intent) : "";
+        const std::string line = intent_line(intent) + answered;
         open_.emplace(format("?{}", intent.number), line);
         append(line);
     }
@@ -123,10 +125,11 @@ void MountJournal::intent_ended(const UploadIntent& intent) {
     note_ended(format("?{}", intent.number), intent_ended_line(intent));
 }
 
-void MountJournal::begun(const UploadId& upload) {
+void MountJournal::begun(const UploadId& upload, UploadedFile file) {
+    const std::string made_good = file == UploadedFile::kSafe ? upload_made_good_line(upload) : "";
     {
         const MutexLock lock(mutex_);
-        if (!open("+" + upload.id, upload_begun_line(upload))) {
+        if (!open("+" + upload.id, upload_begun_line(upload) + made_good)) {
             return;
         }
         uploads_.push_back(upload);

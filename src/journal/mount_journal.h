@@ -45,6 +45,13 @@ inline constexpr std::string_view kJournalEnding = ".uploads";
 [[nodiscard]] std::string journal_place(const std::string& host, const std::string& source,
                                         const std::string& mount_point, const std::string& server);
 
+// Of an upload that a mount leaves.
+enum class UploadedFile {
+    kUnfinished,
+    // Saved by another upload, or on a disk from which it is sent again.
+    kSafe,
+};
+
 class MountJournal {
 public:
     // Makes the directory, with mode 0700, and the file, with 0600.
@@ -58,12 +65,13 @@ public:
     MountJournal(const MountJournal&) = delete;
     MountJournal& operator=(const MountJournal&) = delete;
 
-    [[nodiscard]] UploadIntent intend(const std::string& key, WallTime asked);
+    [[nodiscard]] UploadIntent intend(const std::string& key, WallTime asked,
+                                      UploadedFile file = UploadedFile::kUnfinished);
     // Once the upload that has begun is noted: from then on that one tells of the file. Or once something else has
     // saved it.
     void intent_answered(const UploadIntent& intent);
     void intent_ended(const UploadIntent& intent);
-    void begun(const UploadId& upload);
+    void begun(const UploadId& upload, UploadedFile file = UploadedFile::kUnfinished);
     void ended(const UploadId& upload);
     // It was given up, and then its file was saved by another one; no difference where it is not open.
     void made_good(const UploadId& upload);

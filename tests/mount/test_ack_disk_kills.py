@@ -5,6 +5,7 @@ in the bucket before the files of its checkpoint.
 CKPTFS_RANDOM_SEED chooses another run.
 """
 
+import functools
 import hashlib
 import os
 import pathlib
@@ -53,6 +54,7 @@ while True:
 SLOW = 30
 
 
+@functools.cache
 def digest(seed: int, size: int) -> str:
     return hashlib.md5(random.Random(seed).randbytes(size)).hexdigest()
 
@@ -83,15 +85,19 @@ class Acknowledged:
 
     def check(self, directory: pathlib.Path) -> None:
         for name, version in self.files.items():
+            allowed = [version] + ([self.begun[name]] if name in self.begun else [])
             found = hashlib.md5((directory / name).read_bytes()).hexdigest()
-            allowed = [digest(*version)] + ([digest(*self.begun[name])] if name in self.begun else [])
-            assert found in allowed, f"{name} is not what was acknowledged"
+            there = [one for one in allowed if digest(*one) == found]
+            assert there, f"{name} is not what was acknowledged"
+            self.files[name] = there[0]
         # What was not acknowledged is there as a whole, or not at all.
         for name, version in self.begun.items():
             path = directory / name
             if name not in self.files and path.exists():
                 assert hashlib.md5(path.read_bytes()).hexdigest() == digest(*version)
                 self.files[name] = version
+        # Which of both it was does not change any more.
+        self.begun = {}
 
 
 def check_bucket(simulator, prefix: str, acknowledged: Acknowledged) -> None:
@@ -125,7 +131,9 @@ def play(mount, simulator, prefix: str, disk: pathlib.Path, dice: random.Random,
             killer.cancel()
             made.process.kill()
             made.process.wait()
+            simulator.set_model(total_mbps=0)
             check_bucket(simulator, prefix, acknowledged)
+            simulator.set_model(total_mbps=SLOW)
             made.remove()
     finally:
         simulator.set_model(total_mbps=0)

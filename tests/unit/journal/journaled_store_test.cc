@@ -24,7 +24,8 @@ namespace fs = std::filesystem;
 
 class JournaledObjects : public MountJournalTest {
 protected:
-    [[nodiscard]] std::vector<std::string> objects() const { return parse_journal(content_of(made_->path())).objects; }
+    [[nodiscard]] JournalContents contents() const { return parse_journal(content_of(made_->path())); }
+    [[nodiscard]] std::vector<std::string> objects() const { return contents().objects; }
     void put(const std::string& key) {
         PutRequest request;
         request.key = key;
@@ -128,7 +129,6 @@ protected:
         journaled_.abort_upload(upload, [](const Status& ended) { EXPECT_FALSE(ended); });
         return upload;
     }
-    [[nodiscard]] JournalContents contents() const { return parse_journal(content_of(made_->path())); }
     // This mount is killed: the keys that the next one tells others of.
     std::vector<std::string> told_by_the_next_mount() {
         leave("place-1.uploads", content_of(made_->path()));
@@ -290,6 +290,23 @@ TEST_F(TwiceBegunUploads, TellOfAFileThatIsNotSaved) {
     create("run/a.pt");
     EXPECT_EQ(parse_journal(content_of(made_->path())).uploads.size(), 1U);
     EXPECT_EQ(told_by_the_next_mount(), std::vector<std::string>{"run/a.pt"});
+}
+
+// What is sent was acknowledged by a disk, which has it: the next mount sends it again, and nothing has failed.
+TEST_F(TwiceBegunUploads, AreNoFailureOfAFileThatADiskHas) {
+    JournaledStore behind_disk(store_, *made_, lost_, aborts_, "run/", true);
+    CreateUploadRequest request;
+    request.key = "run/a.pt.tmp";
+    UploadId upload;
+    store_.hold_answers(testing::Operation::kCreateUpload);
+    behind_disk.create_upload(request, [&](Result<UploadId> begun) { upload = begun.value(); });
+    EXPECT_EQ(contents().intents.size(), 1U);
+    EXPECT_TRUE(told_by_the_next_mount().empty()) << "the request is under way";
+    EXPECT_EQ(store_.open_uploads(), 0);
+    store_.release(testing::Operation::kCreateUpload);
+    EXPECT_TRUE(contents().uploads.empty());
+    ASSERT_EQ(contents().made_good.size(), 1U);
+    EXPECT_EQ(contents().made_good[0].id, upload.id);
 }
 
 }  // namespace

@@ -40,7 +40,8 @@ protected:
         CreateUploadRequest request;
         request.key = key;
         Result<UploadId> upload = failure(EIO, "not asked");
-        lost_.create_upload(std::move(request), [&](Result<UploadId> answer) { upload = std::move(answer); });
+        lost_.create_upload(std::move(request), UploadedFile::kUnfinished,
+                            [&](Result<UploadId> answer) { upload = std::move(answer); });
         return upload;
     }
     void send_part(const UploadId& upload) {
