@@ -36,15 +36,19 @@ std::string described(const UnsentActivity& unsent) {
     return format("{}, {} MiB, not in the bucket yet", counted(unsent.changes, "change"), mebibytes(unsent.bytes));
 }
 
-// Without a look at the path itself, which a daemon that hangs would not answer.
+// Without a look at a path in a mount, which a daemon that hangs would not answer. Of others links are followed.
 Result<MountEntry> mount_with(const std::string& path) {
+    namespace fs = std::filesystem;
     const auto table = read_mount_table();
     if (!table) {
         return failure(table.error());
     }
     std::error_code problem;
-    const std::filesystem::path whole = std::filesystem::absolute(path, problem);
-    const auto mount = mount_holding(*table, whole.lexically_normal().string());
+    auto mount = mount_holding(*table, fs::absolute(path, problem).lexically_normal().string());
+    if (!problem && (!mount || mount->type != kFileSystemType)) {
+        const fs::path resolved = fs::canonical(path, problem);
+        mount = problem ? std::nullopt : mount_holding(*table, resolved.string());
+    }
     if (problem || !mount || mount->type != kFileSystemType) {
         return failure(EINVAL, format("{} is in no mount of ckptfs", escaped(path)));
     }
@@ -69,7 +73,7 @@ public:
                 const UnsentActivity& unsent = status->unsent;
                 last = last.value_or(unsent.last_acknowledged);
                 if (!unsent.acknowledges || unsent.all_sent_up_to >= *last) {
-                    return {};
+                    return given_up(mount, unsent);
                 }
                 tell(unsent);
                 if (is_over()) {
@@ -84,6 +88,14 @@ public:
     }
 
 private:
+    static Status given_up(const MountEntry& mount, const UnsentActivity& unsent) {
+        return unsent.given_up == 0
+                   ? Status()
+                   : failure(EIO, format("{}: {} given up, though acknowledged by the disk: {}{}; the log says why; "
+                                         "write again",
+                                         escaped(mount.mount_point), counted(unsent.given_up, "commit marker"),
+                                         escaped(unsent.given_up_key), unsent.given_up > 1 ? ", ..." : ""));
+    }
     [[nodiscard]] bool is_over() const {
         return timeout_ > Milliseconds(0) && std::chrono::steady_clock::now() >= deadline_;
     }

@@ -119,6 +119,7 @@ private:
     std::unique_ptr<UploadAborts> aborts_;
     std::unique_ptr<ObjectStore> journaled_;
     // Null without --ack disk.
+    std::unique_ptr<GivenUpMarkers> given_up_;
     std::unique_ptr<UnsentDisks> unsent_;
     std::unique_ptr<fs::DiskAcknowledgement> acknowledging_;
     std::unique_ptr<Codec> codec_;

@@ -100,9 +100,10 @@ WritebackEnvironment Machinery::writeback_environment(std::uint64_t limit) {
         return fs::told_as_unsent(config_.store.prefix, key, config_.write);
     };
     common.is_direct = [this](const std::string& key) { return fs::is_told_at_once(config_.store.prefix, key); };
-    common.gave_up = [](const std::string& key, const Error& why) {
-        log_error(escaped(key + ": was acknowledged by the disk, and is not made in the bucket: " + why.message));
-    };
+    common.lost = [this](const std::string& key, const Error& why) { fs_->change_lost(key, why); };
+    common.made_good = [this](const std::string& key) { fs_->change_made_good(key); };
+    given_up_ = std::make_unique<GivenUpMarkers>(clock_, config_.write.failed_sibling_ttl);
+    common.given_up = given_up_.get();
     common.patience = config_.store.retry_for;
     common.begin_file = [this](const std::string& key) -> std::function<void()> {
         const UploadIntent intent = journal_->intend(key, client_->clock().wall_now());
@@ -118,8 +119,11 @@ Result<ObjectStore*> Machinery::acknowledging_store(std::vector<UnsentPlace> dis
     }
     const UnsentDisks::Environment environment{
         writeback_environment(*limit),
-        [this](const std::string& key, const std::string& id, WallTime acknowledged, std::function<void(Status)> done) {
-            fs_->may_mark(key, {id, acknowledged}, std::move(done));
+        [this](const std::string& key, const std::string& disk, StoreDone<std::vector<std::uint64_t>> done) {
+            fs_->announced_by_others(key, disk, std::move(done));
+        },
+        [this](const UnsentChange& marker, const std::string& disk, std::function<void(Status)> done) {
+            fs_->may_mark(marker.object.key, {disk, marker.object.last_modified, marker.awaited}, std::move(done));
         }};
     Result<std::unique_ptr<UnsentDisks>> unsent = UnsentDisks::open(environment, std::move(disks));
     if (!unsent) {

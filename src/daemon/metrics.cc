@@ -130,6 +130,7 @@ void add_unsent(Families& families, const UnsentActivity& unsent) {
                    static_cast<double>(unsent.seconds));
     families.gauge("unsent_failing", "Whether one cannot be sent, and holds back the others.",
                    unsent.failure.empty() ? 0.0 : 1.0);
+    families.gauge("unsent_given_up", "Commit markers acknowledged, not made, and not written again.", unsent.given_up);
 }
 
 void add_memory(Families& families, const PoolUsage& memory) {

@@ -139,6 +139,11 @@ std::string unsent_lines(const UnsentActivity& unsent) {
         text += format("; {} for room", counted(unsent.waiting, "call") + (unsent.waiting == 1 ? " waits" : " wait"));
     }
     text += "\n";
+    if (unsent.given_up > 0) {
+        text +=
+            format("  {} given up, not in the bucket (write again): {}{}\n", counted(unsent.given_up, "commit marker"),
+                   escaped(unsent.given_up_key), unsent.given_up > 1 ? ", ..." : "");
+    }
     return unsent.failure.empty() ? text
                                   : text + format("  {}: cannot be sent, and holds back what comes after it: {}\n",
                                                   escaped(unsent.failing_key), escaped(unsent.failure));
@@ -221,7 +226,9 @@ void set_unsent(MountStatus& status, const UnsentStatus& unsent, std::uint64_t l
         unsent.last_acknowledged,
         unsent.all_sent_up_to,
         unsent.failing_key,
-        unsent.failure};
+        unsent.failure,
+        unsent.given_up,
+        unsent.given_up_key};
 }
 
 void set_memory(MountStatus& status, const PoolUsage& usage) {

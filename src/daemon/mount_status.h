@@ -95,6 +95,9 @@ struct UnsentActivity {
     // The one that fails, and why; empty where none does.
     std::string failing_key;
     std::string failure;
+    // Markers that were acknowledged and not made, until they are made good; one of them.
+    std::uint64_t given_up = 0;
+    std::string given_up_key;
 
     friend bool operator==(const UnsentActivity&, const UnsentActivity&) = default;
 };

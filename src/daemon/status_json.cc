@@ -65,7 +65,9 @@ Json object_of(const UnsentActivity& unsent) {
             {"last_acknowledged", unsent.last_acknowledged},
             {"all_sent_up_to", unsent.all_sent_up_to},
             {"failing_key", unsent.failing_key},
-            {"failure", unsent.failure}};
+            {"failure", unsent.failure},
+            {"given_up", unsent.given_up},
+            {"given_up_key", unsent.given_up_key}};
 }
 
 UnsentActivity unsent_of(const Json& json) {
@@ -78,7 +80,9 @@ UnsentActivity unsent_of(const Json& json) {
             json.at("last_acknowledged"),
             json.at("all_sent_up_to"),
             json.at("failing_key"),
-            json.at("failure")};
+            json.at("failure"),
+            json.at("given_up"),
+            json.at("given_up_key")};
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <memory>
 #include <system_error>
+#include <tuple>
 #include <utility>
 
 #include "base/private_directory.h"
@@ -61,9 +62,12 @@ Result<std::unique_ptr<WritebackStore>> UnsentDisks::open_store(const Environmen
     const auto id = std::make_shared<std::string>();
     WritebackEnvironment own = environment.common;
     own.directory = directory;
-    own.may_mark = [id, may_mark = environment.may_mark](const std::string& key, WallTime acknowledged,
-                                                         std::function<void(Status)> done) {
-        may_mark(key, *id, acknowledged, std::move(done));
+    own.announced_by_others = [id, announced = environment.announced_by_others](
+                                  const std::string& key, StoreDone<std::vector<std::uint64_t>> done) {
+        announced(key, *id, std::move(done));
+    };
+    own.may_mark = [id, may_mark = environment.may_mark](const UnsentChange& marker, std::function<void(Status)> done) {
+        may_mark(marker, *id, std::move(done));
     };
     Result<std::unique_ptr<WritebackStore>> store = WritebackStore::open(own);
     if (store) {
@@ -101,6 +105,7 @@ Result<std::unique_ptr<UnsentDisks>> UnsentDisks::open(const Environment& enviro
                                                        std::vector<UnsentPlace> places) {
     std::unique_ptr<UnsentDisks> disks(new UnsentDisks());
     disks->limit_ = environment.common.limit;
+    disks->given_up_ = environment.common.given_up;
     for (UnsentPlace& place : places) {
         Result<std::unique_ptr<WritebackStore>> store = open_store(environment, place.directory);
         if (!store && disks->disks_.empty()) {
@@ -186,6 +191,9 @@ void UnsentDisks::withdraw(const std::function<void()>& done) const {
 
 UnsentStatus UnsentDisks::status() const {
     UnsentStatus sum = store().unsent().status();
+    if (given_up_ != nullptr) {
+        std::tie(sum.given_up, sum.given_up_key) = given_up_->left();
+    }
     for (std::size_t number = 1; number < disks_.size(); ++number) {
         const UnsentStatus status = disks_[number].store->unsent().status();
         sum.changes += status.changes;

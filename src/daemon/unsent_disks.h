@@ -31,11 +31,12 @@ Result<std::vector<UnsentPlace>> lock_unsent_places(const std::string& cache_dir
 
 class UnsentDisks {
 public:
-    // `common`: without directory, and without may_mark, which `may_mark` makes of the disk's ID.
+    // `common`: without directory, and without what the rest makes of the disk's ID.
     struct Environment {
         WritebackEnvironment common;
-        std::function<void(const std::string& key, const std::string& disk, WallTime acknowledged,
-                           std::function<void(Status)> done)>
+        std::function<void(const std::string& key, const std::string& disk, StoreDone<std::vector<std::uint64_t>> done)>
+            announced_by_others;
+        std::function<void(const UnsentChange& marker, const std::string& disk, std::function<void(Status)> done)>
             may_mark;
     };
     static Result<std::unique_ptr<UnsentDisks>> open(const Environment& environment, std::vector<UnsentPlace> places);
@@ -72,6 +73,7 @@ private:
                                                               const std::string& directory);
 
     std::uint64_t limit_ = 0;
+    GivenUpMarkers* given_up_ = nullptr;
     // The first is this mount's own.
     std::vector<Disk> disks_;
     std::unique_ptr<WriteThrough> through_;

@@ -41,6 +41,18 @@ void CommitGate::check(std::string marker_key, Reply<StillCounts> reply) {
     });
 }
 
+void CommitGate::announced_by_others(const std::string& marker_key, const std::string& disk,
+                                     const Reply<std::vector<std::uint64_t>>& reply) {
+    unsent_.collect(directory_of(marker_key), {disk}, [reply](Result<std::vector<UnsentDirectory>> unsent) {
+        if (unsent || is_refused_for_good(unsent.error())) {
+            // Who may not look cannot wait either.
+            reply(unsent ? digests_of(*unsent) : std::vector<std::uint64_t>());
+        } else {
+            reply(failure(std::move(unsent.error())));
+        }
+    });
+}
+
 void CommitGate::check_again(const std::string& marker_key, const AskedBy& by, Reply<void> reply) {
     const DiskAcknowledgement* const own = state_.env.acknowledging;
     Executor& blocking = own == nullptr ? state_.env.blocking : own->blocking;
@@ -81,9 +93,10 @@ Status CommitGate::wait_for_unsent(const std::string& directory) {
 }
 
 Result<StillCounts> CommitGate::allow(const std::string& directory, const std::vector<std::string>& markers) {
+    Wait wait{state_.env.clock.now(), {}};
     for (int asked = 1;; ++asked) {
         StillCounts counts = counts_from_now();
-        if (const Status allowed = check_markers(directory, markers); !allowed) {
+        if (const Status allowed = check_markers(directory, markers, wait); !allowed) {
             return failure(allowed.error());
         }
         // Else its own requests have waited for the end of an outage.
@@ -125,14 +138,19 @@ Status CommitGate::check_tree(const std::string& directory, const std::vector<Ob
             markers.push_back(object.key);
         }
     }
-    return markers.empty() ? Status() : check_markers(directory, markers);
+    Wait wait{state_.env.clock.now(), {}};
+    return markers.empty() ? Status() : check_markers(directory, markers, wait);
 }
 
-Status CommitGate::check_markers(const std::string& directory, const std::vector<std::string>& markers) {
-    for (int looks_left = kLooksAtLostUploads;; --looks_left) {
-        std::optional<UploadId> in_the_way;
-        Status allowed = check_once(directory, markers, in_the_way);
-        if (!in_the_way || looks_left == 0 || !may_be_lost(*in_the_way)) {
+Status CommitGate::check_markers(const std::string& directory, const std::vector<std::string>& markers, Wait& wait) {
+    for (int looks_left = kLooksAtLostUploads;;) {
+        InTheWay in_the_way;
+        Status allowed = check_once(directory, markers, wait, in_the_way);
+        const bool is_worth_a_look =
+            in_the_way.upload &&
+            (in_the_way.may_be_sent ? state_.env.clock.now() - wait.begun < state_.env.write.retry_for
+                                    : looks_left-- > 0 && may_be_lost(*in_the_way.upload));
+        if (!is_worth_a_look) {
             return allowed;
         }
         std::this_thread::sleep_for(kBetweenLooks);
@@ -145,28 +163,52 @@ bool CommitGate::may_be_lost(const UploadId& upload) const {
     return parts ? parts->empty() : parts.error().s3_code == "NoSuchUpload";
 }
 
-Status CommitGate::check_once(const std::string& directory, const std::vector<std::string>& markers,
-                              std::optional<UploadId>& in_the_way) {
-    const bool is_by_disk = state_.env.acknowledging != nullptr;
-    const SteadyTime begun = state_.env.clock.now();
-    Result<Evidence> evidence = gather(directory);
-    while (evidence && !evidence->unsent.empty() && !is_by_disk) {
-        const Status arrived = unsent_.wait(directory, {}, markers.front(), begun);
-        evidence = arrived ? gather(directory) : failure(arrived.error());
+// Without those that have begun since the first look: they could go on for ever.
+Result<CommitGate::Evidence> CommitGate::gather_once_sent(const std::string& directory, const std::string& what,
+                                                          Wait& wait) {
+    for (;;) {
+        Result<Evidence> evidence = gather(directory);
+        if (!evidence || state_.env.acknowledging != nullptr) {
+            return evidence;
+        }
+        if (!wait.awaited) {
+            wait.awaited = digests_of(evidence->unsent);
+        }
+        const AskedBy by{"", WallTime::max(), wait.awaited};
+        if (std::none_of(evidence->unsent.begin(), evidence->unsent.end(),
+                         [&by](const UnsentDirectory& each) { return is_awaited(each.object, by); })) {
+            return evidence;
+        }
+        if (const Status arrived = unsent_.wait(directory, by, what, wait.begun); !arrived) {
+            return failure(arrived.error());
+        }
     }
+}
+
+Status CommitGate::check_once(const std::string& directory, const std::vector<std::string>& markers, Wait& wait,
+                              InTheWay& in_the_way) {
+    Result<Evidence> evidence = gather_once_sent(directory, markers.front(), wait);
     if (!evidence) {
         return failure(evidence.error());
     }
     if (Status allowed = check_failed(directory, markers, std::move(evidence->failed), WallTime::max()); !allowed) {
         return allowed;
     }
-    // What a disk has acknowledged is sent by uploads, too: check_again() asks once nothing is unsent.
-    std::erase_if(evidence->unfinished, [&evidence](const OpenUpload& upload) {
-        return std::any_of(evidence->unsent.begin(), evidence->unsent.end(), [&upload](const UnsentDirectory& each) {
-            return directory_of(upload.upload.key) == each.directory;
+    // What a disk has acknowledged is sent by uploads, too.
+    std::vector<OpenUpload>& unfinished = evidence->unfinished;
+    const auto sent =
+        std::stable_partition(unfinished.begin(), unfinished.end(), [&evidence](const OpenUpload& upload) {
+            return std::none_of(
+                evidence->unsent.begin(), evidence->unsent.end(),
+                [&upload](const UnsentDirectory& each) { return directory_of(upload.upload.key) == each.directory; });
         });
-    });
-    return check_unfinished(markers, std::move(evidence->unfinished), in_the_way);
+    Status allowed = check_unfinished(markers, {unfinished.begin(), sent}, in_the_way.upload);
+    if (!allowed || state_.env.acknowledging != nullptr) {
+        // check_again() asks for the others once nothing is unsent.
+        return allowed;
+    }
+    in_the_way.may_be_sent = true;
+    return check_unfinished(markers, {sent, unfinished.end()}, in_the_way.upload);
 }
 
 Status CommitGate::check_unfinished(const std::vector<std::string>& markers, std::vector<OpenUpload> unfinished,
@@ -206,7 +248,7 @@ Result<CommitGate::Evidence> CommitGate::gather(const std::string& directory) {
     auto hidden_answer = ask_for_uploads(hidden);
     Result<std::vector<OpenUpload>> uploads = told(uploads_answer.get());
     Result<std::vector<OpenUpload>> hidden_uploads = told(hidden_answer.get());
-    Result<std::vector<UnsentDirectory>> unsent = unsent_.told(directory, {own_disk()}, unsent_answer.get());
+    Result<std::vector<UnsentDirectory>> unsent = unsent_.told(directory, asked_here(), unsent_answer.get());
     if (!uploads || !hidden_uploads || !unsent) {
         return failure(!uploads ? uploads.error() : !hidden_uploads ? hidden_uploads.error() : unsent.error());
     }

@@ -5,8 +5,8 @@
 // An ordinary commit costs three round trips: lists of the open multipart uploads, to the files' own keys and to hidden
 // ones; then of hidden objects, which a file written out of order leaves between its hidden upload and its own; then of
 // the records, which a failing file leaves before any of these is ended. Only keys in these lists are checked further.
-// What other mounts have acknowledged by their disks (unsent_elsewhere.h) is waited for; where a disk acknowledges
-// here, too, that is left to check_again(), right before the marker is sent.
+// What other mounts have acknowledged by their disks before (unsent_elsewhere.h) is waited for; where a disk
+// acknowledges here, too, that is left to check_again(), right before the marker is sent.
 //
 // A store that cannot list uploads, or denies this user the list, is not asked again. An upload without parts may be
 // one whose reply another mount has lost, and which is about to end: it is waited for, for some seconds.
@@ -16,6 +16,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <future>
 #include <map>
@@ -46,6 +47,9 @@ public:
     static constexpr Milliseconds kAllowedFor{60'000};
     // Success, or EIO with what stands in the way, where, and what to do.
     void check(std::string marker_key, Reply<StillCounts> reply);
+    // For a marker that a disk is to acknowledge: what AskedBy::awaited is then.
+    void announced_by_others(const std::string& marker_key, const std::string& disk,
+                             const Reply<std::vector<std::uint64_t>>& reply);
     // A marker that a disk has acknowledged, before it is sent: a failure is retryable where that may change.
     void check_again(const std::string& marker_key, const AskedBy& by, Reply<void> reply);
     // Before a directory gets another name: once nothing in it is unsent, here and elsewhere. Blocks.
@@ -71,25 +75,37 @@ private:
         std::vector<OpenUpload> unfinished;
         std::vector<UnsentDirectory> unsent;
     };
+    // Of a mount whose bucket acknowledges, for what others have acknowledged by their disks.
+    struct Wait {
+        SteadyTime begun{};
+        // What they had announced by then; absent before the first look.
+        std::optional<std::vector<std::uint64_t>> awaited;
+    };
+    // The upload that a marker is refused for; it may be one by which a disk sends what was announced later.
+    struct InTheWay {
+        std::optional<UploadId> upload;
+        bool may_be_sent = false;
+    };
     // What the bucket holds under each key.
     using States = std::map<std::string, std::optional<ObjectInfo>>;
 
     // The marker whose directory holds the key, directly or below; null if there is none.
     [[nodiscard]] static const std::string* marker_over(const std::string& key,
                                                         const std::vector<std::string>& markers);
-    // Empty where none acknowledges.
-    [[nodiscard]] std::string own_disk() const {
-        return state_.env.acknowledging == nullptr ? "" : state_.env.acknowledging->id;
+    // Without a disk where none acknowledges.
+    [[nodiscard]] AskedBy asked_here() const {
+        return {state_.env.acknowledging == nullptr ? "" : state_.env.acknowledging->id};
     }
     // To be called before the bucket is asked.
     [[nodiscard]] StillCounts counts_from_now() const;
-    Status check_markers(const std::string& directory, const std::vector<std::string>& markers);
-    // `in_the_way`: the upload that it fails for.
-    Status check_once(const std::string& directory, const std::vector<std::string>& markers,
-                      std::optional<UploadId>& in_the_way);
+    Status check_markers(const std::string& directory, const std::vector<std::string>& markers, Wait& wait);
+    Status check_once(const std::string& directory, const std::vector<std::string>& markers, Wait& wait,
+                      InTheWay& in_the_way);
     [[nodiscard]] bool may_be_lost(const UploadId& upload) const;
     [[nodiscard]] std::set<std::string> being_written() const;
     Result<Evidence> gather(const std::string& directory);
+    // Once what `wait` is for is in the bucket; `what` is refused else.
+    Result<Evidence> gather_once_sent(const std::string& directory, const std::string& what, Wait& wait);
     // From the bucket and from this mount's memory.
     Result<std::vector<FailedRecord>> records(const std::string& directory);
     // None from a store that cannot tell.

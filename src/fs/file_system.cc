@@ -14,6 +14,7 @@
 #include "fs/extended_attributes.h"
 #include "fs/guarded_names.h"
 #include "fs/lookups.h"
+#include "fs/lost_changes.h"
 #include "fs/open_files.h"
 #include "fs/renames.h"
 #include "fs/shared_state.h"
@@ -170,10 +171,15 @@ public:
     }
 
     void flush(HandleId handle, Caller caller, Reply<void> reply) override {
+        if (state_.env.acknowledging != nullptr && open_files_.is_for_writing(handle)) {
+            reply = [this, reply = std::move(reply)](Status closed) {
+                reply(closed ? lost_.tell_close() : std::move(closed));
+            };
+        }
         open_files_.flush(handle, caller, std::move(reply));
     }
 
-    void fsync(HandleId handle, Reply<void> reply) override { open_files_.fsync(handle, std::move(reply)); }
+    void fsync(HandleId handle, Reply<void> reply) override { open_files_.fsync(handle, or_lost(std::move(reply))); }
 
     void release(HandleId handle, Reply<void> reply) override { open_files_.release(handle, std::move(reply)); }
     void disown(HandleId handle) override { open_files_.disown(handle); }
@@ -187,7 +193,9 @@ public:
         directories_.read(handle, offset, max_entries, with_attributes, logged(std::move(reply)));
     }
 
-    void sync_directory(NodeId node, Reply<void> reply) override { batches_.sync(node, logged(std::move(reply))); }
+    void sync_directory(NodeId node, Reply<void> reply) override {
+        batches_.sync(node, or_lost(logged(std::move(reply))));
+    }
 
     void release_directory(HandleId handle) override { directories_.release(handle); }
 
@@ -225,13 +233,20 @@ public:
         unfinished_.record(std::move(file), std::move(reply));
     }
     void recall_failure(const std::string& key, const std::string& record) override { unfinished_.recall(key, record); }
+    void announced_by_others(const std::string& marker_key, const std::string& disk,
+                             Reply<std::vector<std::uint64_t>> reply) override {
+        gate_.announced_by_others(marker_key, disk, reply);
+    }
     void may_mark(const std::string& marker_key, const AskedBy& by, Reply<void> reply) override {
         gate_.check_again(marker_key, by, std::move(reply));
     }
+    void change_lost(const std::string& key, const Error& why) override { lost_.add(key, why); }
+    void change_made_good(const std::string& key) override { lost_.made_good(key); }
     [[nodiscard]] std::vector<UploadProgress> uploads() const override { return open_files_.uploads(); }
     [[nodiscard]] std::vector<ReadProgress> reads() const override { return open_files_.reads(); }
     [[nodiscard]] FileStatistics statistics() const override {
         FileStatistics statistics = open_files_.statistics();
+        statistics.files_failed += lost_.count();
         statistics.removals_under_way = batches_.under_way();
         statistics.failures_untold = state_.failed.untold().size();
         return statistics;
@@ -248,6 +263,15 @@ private:
             return;
         }
         state_.env.acknowledging->when_sent([drained, reply](const Status& sent) { reply(drained ? sent : drained); });
+    }
+
+    // Of fsync(2).
+    Reply<void> or_lost(Reply<void> reply) {
+        if (state_.env.acknowledging == nullptr) {
+            return reply;
+        }
+        return
+            [this, reply = std::move(reply)](Status synced) { reply(synced ? lost_.tell_sync() : std::move(synced)); };
     }
 
     Reply<void> counted(OpenFiles::NameChange change, const std::string& name, Reply<void> reply) {
@@ -279,6 +303,7 @@ private:
     Links links_;
     GuardedNames names_;
     UnfinishedFiles unfinished_;
+    LostChanges lost_;
 };
 
 // A bucket has no size: programs that look for room find plenty.

@@ -77,8 +77,10 @@ struct DiskAcknowledgement {
 struct AskedBy {
     // The ID of its disk, which is not elsewhere; empty for none.
     std::string disk;
-    // Files that began later do not matter.
+    // What has failed or began later does not matter.
     WallTime acknowledged = WallTime::max();
+    // By their digests, what others have told before that, which alone matters; absent: all that they tell.
+    std::optional<std::vector<std::uint64_t>> awaited{};
 };
 
 struct FileSystemEnvironment {
@@ -129,9 +131,16 @@ public:
     // A file that failed on such a mount before others could be told, as it was noted: others are told, unless it was
     // written again since.
     virtual void recall_failure(const std::string& key, const std::string& record) = 0;
+    // What other mounts than the one of this disk tell to be unsent below a marker's directory, for AskedBy: before the
+    // marker is acknowledged by the disk.
+    virtual void announced_by_others(const std::string& marker_key, const std::string& disk,
+                                     Reply<std::vector<std::uint64_t>> reply) = 0;
     // Whether a commit marker that a disk has acknowledged may be sent to the bucket now. A failure is retryable where
     // that may change.
     virtual void may_mark(const std::string& marker_key, const AskedBy& by, Reply<void> reply) = 0;
+    // What a disk has acknowledged will not be in the bucket as it was.
+    virtual void change_lost(const std::string& key, const Error& why) = 0;
+    virtual void change_made_good(const std::string& key) = 0;
     [[nodiscard]] virtual std::vector<UploadProgress> uploads() const = 0;
     [[nodiscard]] virtual std::vector<ReadProgress> reads() const = 0;
     [[nodiscard]] virtual FileStatistics statistics() const = 0;

@@ -62,6 +62,10 @@ public:
     void open(NodeId node, int flags, Caller caller, Reply<OpenedFile> reply);
     void read(HandleId handle, std::uint64_t offset, std::size_t size, Reply<Payload> reply);
     void write(HandleId handle, std::uint64_t offset, WriteData data, Caller caller, Reply<void> reply);
+    [[nodiscard]] bool is_for_writing(HandleId handle) const {
+        const HandlePtr found = handles_.find(handle);
+        return found != nullptr && writes(found->flags);
+    }
     void flush(HandleId handle, const Caller& caller, Reply<void> reply);
     void fsync(HandleId handle, Reply<void> reply);
     void release(HandleId handle, Reply<void> reply);

@@ -6,14 +6,12 @@
 #include <chrono>
 #include <memory>
 #include <optional>
-#include <string_view>
 #include <thread>
 #include <utility>
 
-#include "base/numbers.h"
 #include "base/store_wait.h"
 #include "base/text.h"
-#include "base/uuid.h"
+#include "base/xxhash.h"
 #include "ckptfs/format.h"
 #include "fs/commit_policy.h"
 #include "staged/hidden_key.h"
@@ -27,14 +25,11 @@ constexpr Milliseconds kBetweenLooks{500};
 constexpr std::size_t kMostHost = 256;
 constexpr std::size_t kMostLate = 1'000;
 
-// DISK-SECONDS-UUID; the epoch where it is something else.
-WallTime began(const std::string& name) {
-    std::string_view rest = name;
-    rest.remove_prefix(std::min(rest.size(), kUuidSize + 1));
-    return WallTime(std::chrono::seconds(take_number<std::uint32_t>(rest).value_or(0)));
-}
-
 }  // namespace
+
+bool is_awaited(const std::string& object, const AskedBy& by) {
+    return !by.awaited || std::binary_search(by.awaited->begin(), by.awaited->end(), xxh3(object));
+}
 
 std::string told_as_unsent(const std::string& prefix, const std::string& key, const WriteConfig& config) {
     const std::optional<HiddenFile> hidden = parse_hidden_key(prefix, key);
@@ -47,38 +42,89 @@ bool is_told_at_once(const std::string& prefix, const std::string& key) {
            !key.starts_with(prefix + std::string(kTemporaryPrefix));
 }
 
-std::future<Result<ListResponse>> UnsentElsewhere::ask(const std::string& directory, std::string token) const {
-    const FileSystemEnvironment& env = state_.env;
+std::vector<std::uint64_t> digests_of(const std::vector<UnsentDirectory>& unsent) {
+    std::vector<std::uint64_t> digests;
+    for (const UnsentDirectory& each : unsent) {
+        digests.push_back(xxh3(each.object));
+    }
+    std::sort(digests.begin(), digests.end());
+    return digests;
+}
+
+ListRequest UnsentElsewhere::request_for(const std::string& directory, std::string token) const {
     ListRequest request;
-    request.prefix = env.prefix + std::string(kUnsentPrefix) + directory.substr(env.prefix.size());
+    request.prefix = state_.env.prefix + std::string(kUnsentPrefix) + directory.substr(state_.env.prefix.size());
     request.continuation_token = std::move(token);
-    return ckptfs::ask<ListResponse>([&](auto done) { env.store.list(std::move(request), done); });
+    return request;
+}
+
+std::future<Result<ListResponse>> UnsentElsewhere::ask(const std::string& directory, std::string token) const {
+    ListRequest request = request_for(directory, std::move(token));
+    return ckptfs::ask<ListResponse>([&](auto done) { state_.env.store.list(std::move(request), done); });
+}
+
+void UnsentElsewhere::add(std::vector<UnsentDirectory>& unsent, const ListResponse& page, const AskedBy& by) const {
+    const FileSystemEnvironment& env = state_.env;
+    const std::size_t place = env.prefix.size() + kUnsentPrefix.size();
+    const WallTime now = env.clock.wall_now();
+    for (const ObjectInfo& object : page.objects) {
+        const bool is_own = !by.disk.empty() && file_name(object.key).starts_with(by.disk + "-");
+        if (!is_own && is_awaited(object.key, by) &&
+            counts_as_unsent(object.last_modified, now, env.write.config.failed_sibling_ttl)) {
+            unsent.push_back({env.prefix + directory_of(object.key.substr(place)), object.key, object.last_modified});
+        }
+    }
 }
 
 Result<std::vector<UnsentDirectory>> UnsentElsewhere::told(const std::string& directory, const AskedBy& by,
                                                            Result<ListResponse> page) const {
-    const FileSystemEnvironment& env = state_.env;
-    const std::string place = env.prefix + std::string(kUnsentPrefix);
-    const WallTime now = env.clock.wall_now();
     std::vector<UnsentDirectory> unsent;
     for (;; page = ask(directory, page->next_continuation_token).get()) {
         if (!page) {
             return failure(std::move(page.error()));
         }
-        for (const ObjectInfo& object : page->objects) {
-            const std::string name = file_name(object.key);
-            const bool is_own = !by.disk.empty() && name.starts_with(by.disk + "-");
-            const WallTime since = began(name);
-            if (!is_own && (by.acknowledged == WallTime::max() || since <= by.acknowledged + kTimesDifferBy) &&
-                counts_as_unsent(object.last_modified, now, env.write.config.failed_sibling_ttl)) {
-                const std::string below = directory_of(object.key.substr(place.size()));
-                unsent.push_back({env.prefix + below, object.key, object.last_modified});
-            }
-        }
+        add(unsent, *page, by);
         if (page->next_continuation_token.empty()) {
             return unsent;
         }
     }
+}
+
+void UnsentElsewhere::collect(const std::string& directory, const AskedBy& by,
+                              Reply<std::vector<UnsentDirectory>> reply) const {
+    struct Collection : std::enable_shared_from_this<Collection> {
+        Collection(const UnsentElsewhere& its_place, std::string its_directory, AskedBy its_by,
+                   Reply<std::vector<UnsentDirectory>> its_reply)
+            : place(its_place),
+              directory(std::move(its_directory)),
+              by(std::move(its_by)),
+              reply(std::move(its_reply)) {}
+
+        void ask(std::string token) {
+            place.state_.env.store.list(
+                place.request_for(directory, std::move(token)),
+                [self = shared_from_this()](const Result<ListResponse>& page) { self->listed(page); });
+        }
+        void listed(const Result<ListResponse>& page) {
+            if (!page) {
+                reply(failure(page.error()));
+                return;
+            }
+            place.add(unsent, *page, by);
+            if (page->next_continuation_token.empty()) {
+                reply(std::move(unsent));
+            } else {
+                ask(page->next_continuation_token);
+            }
+        }
+
+        const UnsentElsewhere& place;
+        const std::string directory;
+        const AskedBy by;
+        const Reply<std::vector<UnsentDirectory>> reply;
+        std::vector<UnsentDirectory> unsent;
+    };
+    std::make_shared<Collection>(*this, directory, by, std::move(reply))->ask("");
 }
 
 Status UnsentElsewhere::look(const std::string& directory, const AskedBy& by, const std::string& what) {

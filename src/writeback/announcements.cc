@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "writeback/announcements.h"
 
-#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
+#include <memory>
+#include <set>
 #include <utility>
 
 #include "base/text.h"
@@ -67,17 +69,19 @@ std::string Announcements::directory_of(const std::string& key) const {
     return below.substr(0, below.rfind('/') + 1);
 }
 
-std::string Announcements::new_object(const std::string& directory, WallTime since) const {
-    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(since.time_since_epoch()).count();
-    return format("{}{}{}{}-{}-{}", environment_.prefix, kUnsentPrefix, directory, environment_.id, seconds,
-                  random_uuid());
+std::string Announcements::add_object(const std::string& directory) {
+    const WallTime now = environment_.clock.wall_now();
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch()).count();
+    std::string object = format("{}{}{}{}-{}-{}", environment_.prefix, kUnsentPrefix, directory, environment_.id,
+                                seconds, random_uuid());
+    Object& added = objects_[object];
+    added.directory = directory;
+    added.run = run_;
+    return object;
 }
 
 void Announcements::begin(const std::string& key, StoreDone<std::string> done) {
-    begin_in(directory_of(key), environment_.clock.wall_now(), false, std::move(done));
-}
-
-void Announcements::begin_in(const std::string& directory, WallTime since, bool is_new, StoreDone<std::string> done) {
+    const std::string directory = directory_of(key);
     std::string object;
     std::string to_write;
     bool is_there = false;
@@ -85,9 +89,8 @@ void Announcements::begin_in(const std::string& directory, WallTime since, bool 
         const MutexLock lock(mutex_);
         if (!stopping_) {
             Latest& latest = latest_[directory];
-            if (is_new || latest.object.empty()) {
-                latest = {new_object(directory, since), environment_.clock.now() + kGeneration, ""};
-                objects_[latest.object].directory = directory;
+            if (latest.object.empty() || objects_[latest.object].run != run_) {
+                latest = {add_object(directory), environment_.clock.now() + kGeneration, ""};
             }
             object = latest.object;
             Object& found = objects_[object];
@@ -116,10 +119,8 @@ std::string Announcements::begin_next(const std::string& directory) {
     if (environment_.clock.now() < latest.until || !latest.next.empty()) {
         return "";
     }
-    latest.next = new_object(directory, environment_.clock.wall_now());
-    Object& next = objects_[latest.next];
-    next.directory = directory;
-    next.is_being_written = true;
+    latest.next = add_object(directory);
+    objects_[latest.next].is_being_written = true;
     return latest.next;
 }
 
@@ -135,14 +136,15 @@ void Announcements::take_next(const std::string& object, bool is_there) {
     }
 }
 
-bool Announcements::begin_again(const std::string& announcement) {
+void Announcements::begin_next_run() {
+    const MutexLock lock(mutex_);
+    ++run_;
+}
+
+bool Announcements::is_of_this_run(const std::string& announcement) const {
     const MutexLock lock(mutex_);
     const auto found = objects_.find(announcement);
-    if (found == objects_.end()) {
-        return false;
-    }
-    ++found->second.files;
-    return true;
+    return found != objects_.end() && found->second.run == run_;
 }
 
 // Under way, and noted as being written, since before.
@@ -169,19 +171,30 @@ void Announcements::forget(const std::string& object) {
 void Announcements::written(const std::string& object, const Status& status) {
     std::vector<StoreDone<std::string>> waiting;
     bool is_there = false;
+    bool is_left = false;
+    bool is_unused = false;
     {
         const MutexLock lock(mutex_);
         Object& found = objects_.at(object);
         found.is_being_written = false;
         found.is_there = found.is_there || status.has_value();
         is_there = found.is_there;
-        waiting.swap(found.waiting);
+        is_left = found.is_left;
+        if (is_there || !is_left) {
+            waiting.swap(found.waiting);
+        }
         take_next(object, is_there);
-        if (!is_there) {
+        // No timer comes any more.
+        is_unused = is_there && found.files == 0 && !finishing_.empty();
+        if (is_unused || (!is_there && !is_left)) {
             forget(object);
         }
     }
-    if (!is_there && status.error().outcome_unknown) {
+    if (!is_there && is_left) {
+        timers_.after(kTryAgainAfter, [this, object] { write_again(object); });
+    } else if (!is_there && status.error().outcome_unknown) {
+        remove(object, true);
+    } else if (is_unused) {
         remove(object, true);
     } else if (is_there) {
         timers_.after(kUnsentToldEvery, [this, object] { write_again(object); });
@@ -271,64 +284,52 @@ void Announcements::finish(std::function<void()> done) {
 
 // --- what earlier mounts have left
 
-void Announcements::take_over(const std::vector<Left>& left, std::function<void(std::vector<std::string>)> begun) {
-    const auto all = std::make_shared<TakeOver>();
-    all->begun.resize(left.size());
-    all->done = std::move(begun);
-    struct Place {
-        WallTime since = WallTime::max();
-        std::vector<std::size_t> files;
-    };
-    std::map<std::string, Place> places;
-    for (std::size_t file = 0; file < left.size(); ++file) {
-        Place& place = places[directory_of(left[file].key)];
-        place.since = std::min(place.since, left[file].since);
-        place.files.push_back(file);
+// Under their names: other mounts have seen them, and wait for these.
+void Announcements::take_over(const std::vector<std::string>& left, std::function<void()> begun) {
+    std::set<std::string> objects(left.begin(), left.end());
+    const auto to_come = std::make_shared<std::atomic<std::size_t>>(objects.size());
+    {
+        const MutexLock lock(mutex_);
+        // What is acknowledged now comes after the markers among them.
+        ++run_;
+        const std::size_t place = environment_.prefix.size() + kUnsentPrefix.size();
+        for (const std::string& object : left) {
+            ++objects_[object].files;
+        }
+        for (const std::string& object : objects) {
+            Object& found = objects_[object];
+            found.directory = object.substr(place, object.rfind('/') + 1 - place);
+            found.is_left = true;
+            ++found.files;
+            left_.push_back(object);
+            found.is_being_written = true;
+            found.waiting.emplace_back([this, to_come, begun](const Result<std::string>& /*there*/) {
+                if (--*to_come == 0) {
+                    taken_over(begun);
+                }
+            });
+        }
+        under_way_ += objects.size();
     }
-    all->left = places.size();
-    if (places.empty()) {
-        taken_over(*all);
+    if (objects.empty()) {
+        taken_over(begun);
     }
-    for (const auto& [directory, place] : places) {
-        begin_left(directory, place.since, all, place.files);
+    for (const std::string& object : objects) {
+        write(object);
     }
 }
 
-void Announcements::taken_over(const TakeOver& all) {
+void Announcements::taken_over(const std::function<void()>& begun) {
     bool removes_left = false;
     {
         const MutexLock lock(mutex_);
         has_taken_over_ = true;
         removes_left = removes_left_;
     }
-    all.done(all.begun);
+    begun();
     if (removes_left) {
-        list_left("");
+        end_left();
     }
-}
-
-// For all of these files: the first makes the object.
-void Announcements::begin_left(const std::string& directory, WallTime since, const std::shared_ptr<TakeOver>& all,
-                               const std::vector<std::size_t>& files) {
-    begin_in(directory, since, true, [this, directory, since, all, files](const Result<std::string>& begun) {
-        if (!begun) {
-            timers_.after(kTryAgainAfter,
-                          [this, directory, since, all, files] { begin_left(directory, since, all, files); });
-            return;
-        }
-        bool is_last = false;
-        {
-            const MutexLock lock(mutex_);
-            objects_.at(*begun).files += files.size() - 1;
-            for (const std::size_t file : files) {
-                all->begun[file] = *begun;
-            }
-            is_last = --all->left == 0;
-        }
-        if (is_last) {
-            taken_over(*all);
-        }
-    });
 }
 
 void Announcements::remove_left() {
@@ -337,6 +338,18 @@ void Announcements::remove_left() {
         if (std::exchange(removes_left_, true) || !has_taken_over_) {
             return;
         }
+    }
+    end_left();
+}
+
+void Announcements::end_left() {
+    std::vector<std::string> left;
+    {
+        const MutexLock lock(mutex_);
+        left.swap(left_);
+    }
+    for (const std::string& object : left) {
+        end(object);
     }
     list_left("");
 }

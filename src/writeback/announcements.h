@@ -5,9 +5,11 @@
 //
 // It is there before a file of its directory is acknowledged, stands for those that begin within kGeneration of it, is
 // written anew every kUnsentToldEvery, and is removed when the last of them is in the bucket, and no other has come for
-// a moment. Its name has the ID of the disk, so that the next mount that uses the disk ends it after a kill; when the
-// first of its files began, so that no marker waits for what came after it; and a UUID, so that no late removal meets a
-// later one.
+// a moment. Its name has the ID of the disk, so that the next mount that uses the disk ends it after a kill; when it
+// was made, for people; and a UUID, so that no late removal meets a later one.
+//
+// A marker waits for those that were there before it was acknowledged. Files that are acknowledged after a marker have
+// others than those before it, made after it: so no two markers, of however many disks, ever wait for each other.
 //
 // Ownership: the environment outlives it. Threads: all functions may be called from any thread, and return at once, but
 // for stop(). Nothing is called back with a lock held.
@@ -16,7 +18,6 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -54,20 +55,17 @@ public:
 
     // One file more in the key's directory. Calls back once the bucket says so, with what end() is to be called with.
     void begin(const std::string& key, StoreDone<std::string> done);
-    // One more that this stands for, as a file whose upload has ended; false where it is not there any more.
-    [[nodiscard]] bool begin_again(const std::string& announcement);
-    // The file is in the bucket, or will not be. Nothing where it is empty.
+    // A marker is acknowledged.
+    void begin_next_run();
+    // Whether it was made after the last marker; not once it is to be removed.
+    [[nodiscard]] bool is_of_this_run(const std::string& announcement) const;
+    // The file is in the bucket, will not be, or has another one. Nothing where it is empty.
     void end(const std::string& announcement);
-    struct Left {
-        // Of a file, and when it was acknowledged.
-        std::string key;
-        WallTime since{};
-    };
-    // Once, before any other: announces what earlier mounts have left. `begun`: in the order of the files, what end()
-    // is to be called with.
-    void take_over(const std::vector<Left>& left, std::function<void(std::vector<std::string>)> begun);
-    // Those of earlier mounts stand for nothing any more, once take_over() has called back: others know of the files
-    // that were being written.
+    // Once, before any other: `left` are those of files that earlier mounts have left, one for each file. Calls back
+    // once the bucket has them all, which it may have forgotten.
+    void take_over(const std::vector<std::string>& left, std::function<void()> begun);
+    // Those of earlier mounts stand for nothing else any more, once take_over() has called back: others know of the
+    // files that were being written.
     void remove_left();
     // Removes those without files now, and calls back when no request is under way.
     void finish(std::function<void()> done);
@@ -81,19 +79,17 @@ private:
         // It is not removed meanwhile: the request could be made later.
         bool is_being_written = false;
         std::uint64_t files = 0;
+        // Markers that were acknowledged before it was made.
+        std::uint64_t run = 0;
+        // By an earlier mount: written until it is there.
+        bool is_left = false;
         // For it to be there, each of a file.
         std::vector<StoreDone<std::string>> waiting;
     };
-    struct TakeOver {
-        std::vector<std::string> begun;
-        std::size_t left = 0;
-        std::function<void(std::vector<std::string>)> done;
-    };
 
     [[nodiscard]] std::string directory_of(const std::string& key) const;
-    [[nodiscard]] std::string new_object(const std::string& directory, WallTime since) const;
-    // `is_new`: by an object of its own.
-    void begin_in(const std::string& directory, WallTime since, bool is_new, StoreDone<std::string> done);
+    // Of this run.
+    std::string add_object(const std::string& directory) REQUIRES(mutex_);
     // Those that begin later are to have another object: until it is there, the last one stands for them.
     [[nodiscard]] std::string begin_next(const std::string& directory) REQUIRES(mutex_);
     void write(const std::string& object);
@@ -101,9 +97,8 @@ private:
     void write_again(const std::string& object);
     void remove_unused(const std::string& object);
     void remove(const std::string& object, bool is_last);
-    void taken_over(const TakeOver& all);
-    void begin_left(const std::string& directory, WallTime since, const std::shared_ptr<TakeOver>& all,
-                    const std::vector<std::size_t>& files);
+    void taken_over(const std::function<void()>& begun);
+    void end_left();
     void list_left(const std::string& token);
     void listed(const Result<ListResponse>& page);
     void forget(const std::string& object) REQUIRES(mutex_);
@@ -113,7 +108,7 @@ private:
     void end_request() EXCLUDES(mutex_);
 
     const Environment environment_;
-    Mutex mutex_;
+    mutable Mutex mutex_;
     Condition idle_;
     // By their keys.
     std::map<std::string, Object> objects_ GUARDED_BY(mutex_);
@@ -125,10 +120,13 @@ private:
         std::string next;
     };
     std::map<std::string, Latest> latest_ GUARDED_BY(mutex_);
+    std::uint64_t run_ GUARDED_BY(mutex_) = 0;
     std::uint64_t under_way_ GUARDED_BY(mutex_) = 0;
     bool stopping_ GUARDED_BY(mutex_) = false;
     bool has_taken_over_ GUARDED_BY(mutex_) = false;
     bool removes_left_ GUARDED_BY(mutex_) = false;
+    // Held by what was being written.
+    std::vector<std::string> left_ GUARDED_BY(mutex_);
     std::vector<std::function<void()>> finishing_ GUARDED_BY(mutex_);
     OwnedTimers timers_;
 };

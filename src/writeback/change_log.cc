@@ -114,6 +114,12 @@ Result<std::vector<LogEntry>> ChangeLog::read_segments() {
             return failed(path, "read");
         }
         LogContents contents = parse_log(*text);
+        if (contents.is_foreign) {
+            return failure(ENOTSUP,
+                           format("{} holds acknowledged changes in a form that this version of ckptfs does not know: "
+                                  "mount with the version that wrote them, which sends them to the bucket",
+                                  escaped(path)));
+        }
         if (contents.is_damaged_inside) {
             return failure(EIO,
                            format("{} is damaged at byte {}, and acknowledged changes follow: the disk is failing. "

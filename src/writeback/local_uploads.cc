@@ -125,10 +125,19 @@ Result<LocalUploads::Completed> LocalUploads::complete(const UploadId& upload, c
     return completed;
 }
 
-std::string LocalUploads::announcement(const UploadId& upload) const {
+std::string LocalUploads::take_announcement(const UploadId& upload) {
     const MutexLock lock(mutex_);
     const auto found = uploads_.find(upload.id);
-    return found == uploads_.end() ? "" : found->second.writing.announcement;
+    return found == uploads_.end() ? "" : std::exchange(found->second.writing.announcement, "");
+}
+
+bool LocalUploads::take_back(const UploadId& upload, const std::string& announcement) {
+    const MutexLock lock(mutex_);
+    const auto found = uploads_.find(upload.id);
+    if (found != uploads_.end()) {
+        found->second.writing.announcement = announcement;
+    }
+    return found != uploads_.end();
 }
 
 bool LocalUploads::note_begun(const UploadId& upload, UnsentChanges::Writing writing) {
@@ -140,14 +149,14 @@ bool LocalUploads::note_begun(const UploadId& upload, UnsentChanges::Writing wri
     return found != uploads_.end();
 }
 
-std::function<void()> LocalUploads::end(const UploadId& upload) {
+UnsentChanges::Writing LocalUploads::end(const UploadId& upload) {
     Upload ended;
     const MutexLock lock(mutex_);
     if (const auto found = uploads_.find(upload.id); found != uploads_.end()) {
         ended = std::move(found->second);
         uploads_.erase(found);
     }
-    return std::move(ended.writing.end);
+    return std::move(ended.writing);
 }
 
 Result<std::vector<UploadedPart>> LocalUploads::parts(const UploadId& upload) const {

@@ -37,10 +37,12 @@ public:
     Result<Completed> complete(const UploadId& upload, const std::vector<UploadedPart>& parts);
     // False where it has ended.
     [[nodiscard]] bool note_begun(const UploadId& upload, UnsentChanges::Writing writing);
-    // Of what was noted; empty where nothing was.
-    [[nodiscard]] std::string announcement(const UploadId& upload) const;
-    // Gives back what is to be called then, where it was noted.
-    std::function<void()> end(const UploadId& upload);
+    // Of what was noted, which has none from then on; empty where nothing was.
+    [[nodiscard]] std::string take_announcement(const UploadId& upload);
+    // False where it has ended.
+    [[nodiscard]] bool take_back(const UploadId& upload, const std::string& announcement);
+    // Gives back what was noted.
+    UnsentChanges::Writing end(const UploadId& upload);
     Result<std::vector<UploadedPart>> parts(const UploadId& upload) const;
     [[nodiscard]] static bool has_made(const UploadId& upload);
 

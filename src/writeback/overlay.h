@@ -41,8 +41,6 @@ struct HeldChange {
     Body body;
     // By an earlier mount, or by a request whose answer was lost.
     bool may_be_made = false;
-    // By which others are told that it is unsent (announcements.h); empty for none.
-    std::string announcement{};
 
     [[nodiscard]] const std::string& key() const { return change.object.key; }
     [[nodiscard]] bool removes() const { return change.kind == UnsentChange::Kind::kRemove; }

@@ -103,7 +103,7 @@ Json json_of(const UnsentChange& change) {
     const unsigned flags = (change.is_described ? kDescribed : 0U) | (change.if_none_match ? kIfNoneMatch : 0U) |
                            (change.is_barrier ? kBarrier : 0U);
     return Json::array({change.number, static_cast<int>(change.kind), flags, json_of(change.object), body,
-                        change.source_key, change.source_etag, change.if_match});
+                        change.source_key, change.source_etag, change.if_match, change.announcement, change.awaited});
 }
 
 // Throws what the JSON library throws.
@@ -122,6 +122,8 @@ UnsentChange change_of(const Json& json) {
     change.source_key = json.at(5).get<std::string>();
     change.source_etag = json.at(6).get<std::string>();
     change.if_match = json.at(7).get<std::string>();
+    change.announcement = json.at(8).get<std::string>();
+    change.awaited = json.at(9).get<std::vector<std::uint64_t>>();
     return change;
 }
 
@@ -152,16 +154,20 @@ std::size_t size_at(std::string_view text, std::size_t at) {
     return text.size() - at < size ? 0 : size;
 }
 
-std::optional<LogEntry> entry_at(std::string_view text, std::size_t at) {
+// Empty where it is cut off, or damaged.
+std::optional<std::string_view> content_at(std::string_view text, std::size_t at) {
     const std::size_t size = size_at(text, at);
     if (size == 0) {
         return std::nullopt;
     }
     const std::string_view content = text.substr(at + kHeaderSize, size - kHeaderSize);
-    if (crc32c(as_bytes(content)) != load_u32(text.data() + at + sizeof(std::uint32_t))) {
-        return std::nullopt;
-    }
-    return decode_entry(content);
+    const bool is_whole = crc32c(as_bytes(content)) == load_u32(text.data() + at + sizeof(std::uint32_t));
+    return is_whole ? std::optional(content) : std::nullopt;
+}
+
+std::optional<LogEntry> entry_at(std::string_view text, std::size_t at) {
+    const std::optional<std::string_view> content = content_at(text, at);
+    return content ? decode_entry(*content) : std::nullopt;
 }
 
 }  // namespace
@@ -186,6 +192,8 @@ LogContents parse_log(std::string_view text) {
         contents.whole += size_at(text, contents.whole);
     }
     const std::size_t size = size_at(text, contents.whole);
+    // Zeros, which a power cut may leave, sum up to zero.
+    contents.is_foreign = size > kHeaderSize && content_at(text, contents.whole).has_value();
     contents.is_damaged_inside = size > 0 && entry_at(text, contents.whole + size).has_value();
     return contents;
 }

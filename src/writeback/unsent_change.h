@@ -76,6 +76,10 @@ struct UnsentChange {
     std::string if_match;
     // All that was acknowledged before it is in the bucket before it, and what comes after it is not.
     bool is_barrier = false;
+    // By which others are told that it is unsent (announcements.h); empty for none.
+    std::string announcement{};
+    // Of a marker: what others had announced before it was acknowledged, as digests of the keys.
+    std::vector<std::uint64_t> awaited{};
 };
 
 // Empty but for the number where the ETag is the one that was acknowledged, and of a removal.
@@ -99,6 +103,8 @@ struct LogContents {
     std::size_t whole = 0;
     // Whole entries follow it: no power cut leaves that.
     bool is_damaged_inside = false;
+    // What follows it is whole, but of another form: a later version's.
+    bool is_foreign = false;
 };
 
 [[nodiscard]] LogContents parse_log(std::string_view text);

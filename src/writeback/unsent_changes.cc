@@ -74,24 +74,7 @@ void UnsentChanges::start(const std::function<void(std::function<void()>)>& firs
         begin();
         return;
     }
-    // Not shared yet: nothing is sent before.
-    const auto left = std::make_shared<std::vector<std::shared_ptr<HeldChange>>>(std::exchange(left_, {}));
-    std::vector<Announcements::Left> files;
-    for (const std::shared_ptr<HeldChange>& held : *left) {
-        files.push_back({announced_as(held->change), held->change.object.last_modified});
-    }
-    announcements_->take_over(files, [left, begin](std::vector<std::string> begun) {
-        for (std::size_t file = 0; file < begun.size(); ++file) {
-            (*left)[file]->announcement = std::move(begun[file]);
-        }
-        begin();
-    });
-}
-
-void UnsentChanges::withdraw_left() {
-    if (announcements_ != nullptr) {
-        announcements_->remove_left();
-    }
+    announcements_->take_over(std::exchange(left_, {}), begin);
 }
 
 void UnsentChanges::pause() {
@@ -108,7 +91,8 @@ void UnsentChanges::pause() {
         each.sent(failure(ECANCELED, "the mount ends"));
     }
     for (const Waiting& each : waiting) {
-        each.done(failure(ECANCELED, each.change.object.key + ": the mount ends"));
+        give_back(each, each.held->change.announcement);
+        each.done(failure(ECANCELED, each.held->key() + ": the mount ends"));
     }
 }
 
@@ -188,67 +172,6 @@ bool UnsentChanges::has_room() const {
     return unsent_ < kMostUnsent && (unsent_bytes_ < environment_.limit || unsent_ == 0);
 }
 
-std::string UnsentChanges::announced_as(const UnsentChange& change) const {
-    return announcements_ == nullptr || change.kind == UnsentChange::Kind::kRemove
-               ? ""
-               : environment_.announced_as(change.object.key);
-}
-
-void UnsentChanges::end_announcement(const std::string& announcement) {
-    if (!announcement.empty()) {
-        announcements_->end(announcement);
-    }
-}
-
-void UnsentChanges::begin_writing(const std::string& key, std::function<void(Writing)> begun) {
-    const std::string file = announcements_ == nullptr ? "" : environment_.announced_as(key);
-    std::function<void()> over = environment_.begin_file ? environment_.begin_file(key) : [] {};
-    if (file.empty()) {
-        begun({std::move(over), ""});
-        return;
-    }
-    // Where it fails, the acknowledgement may.
-    announcements_->begin(file,
-                          [this, begun = std::move(begun), over = std::move(over)](const Result<std::string>& told) {
-                              const std::string announcement = told.value_or("");
-                              begun({[this, over, announcement] {
-                                         over();
-                                         end_announcement(announcement);
-                                     },
-                                     announcement});
-                          });
-}
-
-void UnsentChanges::withdraw(std::function<void()> done) {
-    if (announcements_ == nullptr) {
-        done();
-    } else {
-        announcements_->finish(std::move(done));
-    }
-}
-
-void UnsentChanges::acknowledge(UnsentChange change, Body body, std::function<bool()> may,
-                                const std::string& announcement, std::function<void(Status)> done) {
-    const std::string file = announced_as(change);
-    Waiting waiting{std::move(change), std::move(body), std::move(may), std::move(done)};
-    const bool is_told = !announcement.empty() && announcements_->begin_again(announcement);
-    if (file.empty() || is_told) {
-        waiting.announcement = is_told ? announcement : "";
-        admit(std::move(waiting));
-        return;
-    }
-    announcements_->begin(file, [this, waiting = std::move(waiting)](const Result<std::string>& told) mutable {
-        if (told) {
-            waiting.announcement = *told;
-            admit(std::move(waiting));
-        } else {
-            Error error = told.error();
-            error.message = waiting.change.object.key + ": other mounts cannot be told of it: " + error.message;
-            waiting.done(failure(std::move(error)));
-        }
-    });
-}
-
 bool UnsentChanges::is_way_out(const std::string& key) const {
     return std::any_of(refused_.begin(), refused_.end(),
                        [&key](const auto& refused) { return refused.second->key() == key; });
@@ -257,7 +180,7 @@ bool UnsentChanges::is_way_out(const std::string& key) const {
 std::vector<UnsentChanges::Waiting> UnsentChanges::take_waiting(const std::string& key) {
     std::vector<Waiting> taken;
     std::erase_if(waiting_, [&](Waiting& each) {
-        const bool is_of_key = each.change.object.key == key;
+        const bool is_of_key = each.held->key() == key;
         if (is_of_key) {
             taken.push_back(std::move(each));
         }
@@ -268,10 +191,15 @@ std::vector<UnsentChanges::Waiting> UnsentChanges::take_waiting(const std::strin
 
 void UnsentChanges::admit(Waiting waiting) {
     {
-        const MutexLock lock(mutex_);
-        const bool may_wait = !stopping_ && !is_way_out(waiting.change.object.key);
+        MutexLock lock(mutex_);
+        const bool may_wait = !stopping_ && !is_way_out(waiting.held->key());
         if (may_wait && (!waiting_.empty() || !has_room())) {
-            waiting_.push_back(std::move(waiting));
+            if (is_outdated(*waiting.held)) {
+                lock.unlock();
+                announce_anew(std::move(waiting));
+            } else {
+                waiting_.push_back(std::move(waiting));
+            }
             return;
         }
     }
@@ -315,39 +243,47 @@ void UnsentChanges::keep_bytes(HeldChange& held) const {
 }
 
 void UnsentChanges::append(Waiting waiting) {
-    const std::string key = waiting.change.object.key;
+    const std::shared_ptr<HeldChange> held = waiting.held;
+    UnsentChange& change = held->change;
     if (waiting.may && !waiting.may()) {
-        end_announcement(waiting.announcement);
-        waiting.done(failure(EIO, key + ": not sent"));
+        give_back(waiting, change.announcement);
+        waiting.done(failure(EIO, held->key() + ": not sent"));
         return;
     }
-    auto held = std::make_shared<HeldChange>();
-    held->change = std::move(waiting.change);
-    held->body = std::move(waiting.body);
-    held->change.is_barrier = environment_.is_barrier(key);
-    held->announcement = std::move(waiting.announcement);
     Status hold;
+    std::vector<Waiting> outdated;
     {
-        const MutexLock lock(mutex_);
-        hold = conditions_hold(held->change);
-        if (!stopping_ && hold) {
-            held->change.number = ++last_number_;
+        MutexLock lock(mutex_);
+        hold = stopping_ ? Status(failure(ECANCELED, held->key() + ": the mount ends")) : conditions_hold(change);
+        if (hold && is_outdated(*held)) {
+            lock.unlock();
+            announce_anew(std::move(waiting));
+            return;
+        }
+        if (hold) {
+            change.number = ++last_number_;
+            if (change.is_barrier && !held->removes() && announcements_ != nullptr) {
+                announcements_->begin_next_run();
+                outdated = take_outdated();
+            }
             find_sources(*held);
             keep_bytes(*held);
-            resolve_sent(held->change);
+            resolve_sent(change);
             ++unsent_;
-            unsent_bytes_ += bytes_on_disk(held->change);
+            unsent_bytes_ += bytes_on_disk(change);
             ++under_way_;
             overlay_.add(held);
             // In the order of the numbers.
-            log_->append(held->change, [this, held, done = std::move(waiting.done)](const Status& written) {
-                appended(held, written, done);
-            });
-            return;
+            log_->append(change, [this, waiting](const Status& written) { appended(waiting, written); });
         }
     }
-    end_announcement(held->announcement);
-    waiting.done(hold ? Status(failure(ECANCELED, key + ": the mount ends")) : std::move(hold));
+    if (!hold) {
+        give_back(waiting, change.announcement);
+        waiting.done(std::move(hold));
+    }
+    for (Waiting& each : outdated) {
+        announce_anew(std::move(each));
+    }
 }
 
 // By what is unsent: it may have changed since the caller looked.
@@ -376,7 +312,8 @@ Status UnsentChanges::conditions_hold(const UnsentChange& change) const {
     return {};
 }
 
-void UnsentChanges::appended(const HeldPtr& held, const Status& written, const std::function<void(Status)>& done) {
+void UnsentChanges::appended(const Waiting& waiting, const Status& written) {
+    const HeldPtr held = waiting.held;
     std::vector<HeldPtr> superseded;
     {
         const MutexLock lock(mutex_);
@@ -391,12 +328,13 @@ void UnsentChanges::appended(const HeldPtr& held, const Status& written, const s
         }
     }
     if (!written) {
-        end_announcement(held->announcement);
+        give_back(waiting, held->change.announcement);
     }
-    for (const HeldPtr& each : superseded) {
-        give_up(each, "it was written anew or removed here");
+    give_up_superseded(superseded);
+    if (written) {
+        acknowledged_anew(*held);
     }
-    done(written);
+    waiting.done(written);
     step_ended();
 }
 

@@ -6,13 +6,14 @@
 // after it waits. Where more than `limit` bytes wait for the bucket, acknowledgements do, until there is room.
 //
 // Before the first file of a directory is acknowledged other mounts are told (announcements.h). A marker is made where
-// `may_mark` allows it at that time: another mount's files may not be in the bucket yet.
+// `may_mark` allows it at that time: another mount's files, announced before the marker was acknowledged, may not be in
+// the bucket yet.
 //
 // A file that another client was faster with, where that matters, is kept until it is written anew here or removed; it
 // holds back what comes after it.
 //
-// unsent_changes.cc has acknowledgements, unsent_changes_sending.cc what is sent, unsent_changes_left.cc what earlier
-// mounts have left.
+// unsent_changes.cc has acknowledgements, unsent_changes_told.cc what others are told of them,
+// unsent_changes_sending.cc what is sent, unsent_changes_left.cc what earlier mounts have left.
 //
 // Ownership: the environment outlives it. Threads: all functions may be called from any thread, and return at once, but
 // for open() and stop(). Nothing is called back with a lock held.
@@ -40,6 +41,7 @@
 #include "writeback/change_log.h"
 #include "writeback/change_sender.h"
 #include "writeback/etag_aliases.h"
+#include "writeback/given_up.h"
 #include "writeback/overlay.h"
 #include "writeback/send_order.h"
 
@@ -70,14 +72,19 @@ struct WritebackEnvironment {
     // The file whose directory has something that is not in the bucket while this key is not; empty where no marker
     // depends on it.
     std::function<std::string(const std::string& key)> announced_as{};
+    // What others have announced of a marker's directory, and below it: for UnsentChange::awaited.
+    std::function<void(const std::string& key, StoreDone<std::vector<std::uint64_t>> done)> announced_by_others{};
     // Whether a marker may be made now. Called back with a failure that is retryable where that may change; else it is
     // given up.
-    // `acknowledged`: when it was; what others have begun later does not matter.
-    std::function<void(const std::string& key, WallTime acknowledged, std::function<void(Status)> done)> may_mark{};
+    std::function<void(const UnsentChange& marker, std::function<void(Status)> done)> may_mark{};
     // Keys that go to the store at once: what mounts tell each other.
     std::function<bool(const std::string& key)> is_direct{};
-    // A marker that was acknowledged will not be made. On any thread.
-    std::function<void(const std::string& key, const Error& why)> gave_up{};
+    // A marker that was acknowledged will not be made; a file will not, unless it is written anew here. On any thread.
+    std::function<void(const std::string& key, const Error& why)> lost{};
+    // One of those was acknowledged again, or removed.
+    std::function<void(const std::string& key)> made_good{};
+    // Markers that were lost; null where none are kept.
+    GivenUpMarkers* given_up = nullptr;
     // Who waits for all to be sent is told of what has failed for so long. 0: waits.
     Milliseconds patience{0};
     // A file is being written: calls what is returned once that is over, also where the file was given up. What has not
@@ -98,6 +105,9 @@ struct UnsentStatus {
     // The oldest that fails, and why; empty where none does.
     std::string failing_key;
     std::string failure;
+    // GivenUpMarkers, and one of them.
+    std::uint64_t given_up = 0;
+    std::string given_up_key;
 };
 
 class UnsentChanges {
@@ -129,21 +139,29 @@ public:
     [[nodiscard]] std::string etag_here(const std::string& key, const std::string& etag) const;
     [[nodiscard]] std::string etag_there(const std::string& key, const std::string& etag) const;
 
+    // A file that was being written.
+    struct Announced {
+        // Of begin_writing(), which has it no more; empty for none.
+        std::string announcement{};
+        // It was not acknowledged, and who wrote it has this one again; false where it has ended. Null where none does.
+        std::function<bool(const std::string& announcement)> takes_back{};
+    };
     // For a body that is larger than kMostInline.
     [[nodiscard]] Result<std::shared_ptr<BodyFile>> new_file();
     // `change`: without its number. `body`: of a file, on the disk. `may`: whether it still may be;
     // asked right before. Calls back once it is on the disk.
-    // `announcement`: of begin_writing(); empty for none.
-    void acknowledge(UnsentChange change, Body body, std::function<bool()> may, const std::string& announcement,
+    void acknowledge(UnsentChange change, Body body, std::function<bool()> may, Announced announced,
                      std::function<void(Status)> done);
     struct Writing {
-        // To be called once when it is over, whether or not it was acknowledged.
+        // Of WritebackEnvironment::begin_file; null for none.
         std::function<void()> end;
         std::string announcement;
     };
     // A file is being written, of which nothing is on the disk yet: others are told, as soon as may be. Calls back on
     // any thread.
     void begin_writing(const std::string& key, std::function<void(Writing)> begun);
+    // Once, when it is over, whether or not it was acknowledged.
+    void end_writing(const Writing& writing);
     // For the end of the mount: others are not told any more of directories with nothing unsent, and are told so now.
     void withdraw(std::function<void()> done);
 
@@ -157,11 +175,10 @@ public:
 private:
     using HeldPtr = std::shared_ptr<const HeldChange>;
     struct Waiting {
-        UnsentChange change;
-        Body body;
+        std::shared_ptr<HeldChange> held;
         std::function<bool()> may;
+        std::function<bool(const std::string&)> takes_back;
         std::function<void(Status)> done;
-        std::string announcement{};
     };
     struct Barrier {
         std::uint64_t number = 0;
@@ -174,6 +191,16 @@ private:
     // Empty where others need not be told of it.
     [[nodiscard]] std::string announced_as(const UnsentChange& change) const;
     void end_announcement(const std::string& announcement);
+    // Others are told of it first, where they need to be.
+    // `announcement`: that it has had.
+    void announce(Waiting waiting, const std::string& announcement) EXCLUDES(mutex_);
+    void announce_anew(Waiting waiting) EXCLUDES(mutex_);
+    // It is not acknowledged: who wrote it tells others of its failure before it ends this.
+    void give_back(const Waiting& waiting, const std::string& announcement);
+    // It is announced by what is of before the last marker.
+    [[nodiscard]] bool is_outdated(const HeldChange& held) const;
+    // That wait for room, of before the last marker.
+    [[nodiscard]] std::vector<Waiting> take_outdated() REQUIRES(mutex_);
     void admit(Waiting waiting) EXCLUDES(mutex_);
     void take_over(std::vector<LogEntry> entries) EXCLUDES(mutex_);
     void adopt(UnsentChange change) REQUIRES(mutex_);
@@ -188,7 +215,7 @@ private:
     [[nodiscard]] bool has_room() const REQUIRES(mutex_);
     [[nodiscard]] Status conditions_hold(const UnsentChange& change) const REQUIRES(mutex_);
     void append(Waiting waiting) EXCLUDES(mutex_);
-    void appended(const HeldPtr& held, const Status& written, const std::function<void(Status)>& done) EXCLUDES(mutex_);
+    void appended(const Waiting& waiting, const Status& written) EXCLUDES(mutex_);
     void resolve(UnsentChange& change) const REQUIRES(mutex_);
     void resolve_sent(UnsentChange& change) const REQUIRES(mutex_);
     // As the store is to be asked: with its ETags.
@@ -200,7 +227,12 @@ private:
     void sent(const HeldPtr& held, const std::string& etag) EXCLUDES(mutex_);
     void failed(const HeldPtr& held, const Error& error) EXCLUDES(mutex_);
     // It will not be made.
-    void give_up(const HeldPtr& held, const std::string& why);
+    void tell_lost(const std::string& key, const Error& why) const;
+    void acknowledged_anew(const HeldChange& held) const;
+    void made_good(const std::string& key) const;
+    void give_up(const HeldPtr& held);
+    void give_up_marker(const HeldPtr& held, const Error& why);
+    void give_up_superseded(const std::vector<HeldPtr>& superseded);
     // What another client was faster with, and what was changed here later makes superfluous; they are under way then.
     [[nodiscard]] std::vector<HeldPtr> take_superseded() REQUIRES(mutex_);
     [[nodiscard]] std::vector<HeldPtr> superseded(const HeldPtr& refused) const REQUIRES(mutex_);
@@ -220,8 +252,8 @@ private:
     // Null where no other mount is told.
     std::unique_ptr<Announcements> announcements_;
     std::string id_;
-    // By earlier mounts, until start().
-    std::vector<std::shared_ptr<HeldChange>> left_;
+    // Announcements of what earlier mounts have left, until start().
+    std::vector<std::string> left_;
 
     mutable Mutex mutex_;
     Condition idle_;

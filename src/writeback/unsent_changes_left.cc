@@ -70,8 +70,8 @@ void UnsentChanges::adopt(UnsentChange change) {
     held->change = std::move(change);
     held->may_be_made = true;
     find_sources(*held);
-    if (!announced_as(held->change).empty()) {
-        left_.push_back(held);
+    if (announcements_ != nullptr && !held->change.announcement.empty()) {
+        left_.push_back(held->change.announcement);
     }
     ++unsent_;
     unsent_bytes_ += bytes_on_disk(held->change);

@@ -24,6 +24,10 @@ bool is_refused(const UnsentChange& change, const Error& error) {
                                       (is_copy && error.errno_value == ENOENT));
 }
 
+std::string not_made(const HeldChange& held, const std::string& why) {
+    return escaped(held.key() + ": was acknowledged by the disk, and is not made in the bucket: " + why);
+}
+
 bool is_made_of(const UnsentChange& change, const HeldChange& source) {
     const auto is_source = [&source](const std::string& key, const std::string& etag) {
         return key == source.key() && etag == source.change.object.etag;
@@ -106,26 +110,23 @@ void UnsentChanges::send(const HeldPtr& held, HeldPtr to_send) {
         make();
         return;
     }
-    environment_.may_mark(held->key(), held->change.object.last_modified,
-                          [this, held, make = std::move(make)](const Status& may) {
-                              if (may) {
-                                  make();
-                              } else if (may.error().retryable || may.error().errno_value == ECANCELED) {
-                                  ended(held, failure(may.error()));
-                              } else {
-                                  if (environment_.gave_up) {
-                                      environment_.gave_up(held->key(), may.error());
-                                  }
-                                  give_up(held, may.error().message);
-                                  step_ended();
-                              }
-                          });
+    environment_.may_mark(held->change, [this, held, make = std::move(make)](const Status& may) {
+        if (may) {
+            make();
+        } else if (may.error().retryable || may.error().errno_value == ECANCELED) {
+            ended(held, failure(may.error()));
+        } else {
+            give_up_marker(held, may.error());
+            step_ended();
+        }
+    });
 }
 
 void UnsentChanges::ended(const HeldPtr& held, const Result<std::string>& etag) {
     const UnsentChange& change = held->change;
     if (!etag && is_refused(change, etag.error()) && is_made_by_another(change)) {
-        give_up(held, "another client has changed it since that was acknowledged here: " + etag.error().message);
+        log_warning(not_made(*held, "another client has changed it since: " + etag.error().message));
+        give_up(held);
         step_ended();
         return;
     }
@@ -144,8 +145,55 @@ void UnsentChanges::ended(const HeldPtr& held, const Result<std::string>& etag) 
     note_sent(held, sent_change, *etag);
 }
 
-void UnsentChanges::give_up(const HeldPtr& held, const std::string& why) {
-    log_warning(escaped(held->key() + ": is not made in the bucket, though it was acknowledged here: " + why));
+void UnsentChanges::tell_lost(const std::string& key, const Error& why) const {
+    if (environment_.lost) {
+        environment_.lost(key, why);
+    }
+}
+
+// Before waits for it end.
+void UnsentChanges::give_up_marker(const HeldPtr& held, const Error& why) {
+    log_error(not_made(*held, why.message));
+    bool is_the_last = false;
+    {
+        const MutexLock lock(mutex_);
+        is_the_last = overlay_.find(held->key()) == held;
+    }
+    if (is_the_last) {
+        if (environment_.given_up != nullptr) {
+            environment_.given_up->add(held->key());
+        }
+        tell_lost(held->key(), why);
+    }
+    give_up(held);
+}
+
+void UnsentChanges::acknowledged_anew(const HeldChange& held) const {
+    if (environment_.given_up == nullptr) {
+        return;
+    }
+    if (held.removes() && held.key().ends_with('/')) {
+        environment_.given_up->directory_removed(held.key());
+    } else if (environment_.given_up->made_good(held.key())) {
+        made_good(held.key());
+    }
+}
+
+void UnsentChanges::made_good(const std::string& key) const {
+    if (environment_.made_good) {
+        environment_.made_good(key);
+    }
+}
+
+void UnsentChanges::give_up_superseded(const std::vector<HeldPtr>& superseded) {
+    for (const HeldPtr& each : superseded) {
+        log_info(not_made(*each, "it was written anew or removed here"));
+        made_good(each->key());
+        give_up(each);
+    }
+}
+
+void UnsentChanges::give_up(const HeldPtr& held) {
     {
         const MutexLock lock(mutex_);
         ++under_way_;
@@ -241,7 +289,7 @@ void UnsentChanges::sent(const HeldPtr& held, const std::string& etag) {
         }
         barriers = take_sent();
     }
-    end_announcement(held->announcement);
+    end_announcement(held->change.announcement);
     for (const std::function<void(Status)>& each : barriers) {
         each({});
     }
@@ -251,6 +299,8 @@ void UnsentChanges::failed(const HeldPtr& held, const Error& error) {
     std::vector<HeldPtr> superseded;
     std::vector<std::function<void(Status)>> impatient;
     std::vector<Waiting> way_out;
+    bool is_lost = false;
+    std::string message;
     {
         const MutexLock lock(mutex_);
         order_.failed(held->change.number);
@@ -260,11 +310,12 @@ void UnsentChanges::failed(const HeldPtr& held, const Error& error) {
         if (stopping_) {
             return;
         }
-        std::string message = error.message;
+        message = error.message;
         if (is_refused(held->change, error)) {
-            refused_.insert_or_assign(held->change.number, held);
+            is_lost = refused_.insert_or_assign(held->change.number, held).second;
             message += "; another client was faster: remove it here, or write it anew";
             superseded = take_superseded();
+            is_lost = is_lost && refused_.contains(held->change.number);
             way_out = take_waiting(held->key());
         }
         tell_of(held->key(), message);
@@ -275,9 +326,12 @@ void UnsentChanges::failed(const HeldPtr& held, const Error& error) {
             timers_.after(pause_, [this] { try_again(); });
         }
     }
-    for (const HeldPtr& each : superseded) {
-        give_up(each, "it was written anew or removed here");
+    if (is_lost) {
+        Error refused = error;
+        refused.message = message;
+        tell_lost(held->key(), refused);
     }
+    give_up_superseded(superseded);
     for (Waiting& each : way_out) {
         append(std::move(each));
     }

@@ -99,7 +99,7 @@ private:
     // Whether they hold by now.
     void check(Conditions conditions, StoreDone<void> done);
     // `change`: without number and times.
-    void acknowledge(UnsentChange change, Body body, std::function<bool()> may, const std::string& announcement,
+    void acknowledge(UnsentChange change, Body body, std::function<bool()> may, UnsentChanges::Announced announced,
                      StoreDone<PutResponse> done);
     void acknowledge_copy(const CopyRequest& request, ObjectInfo source, StoreDone<PutResponse> done);
     void complete(const CompleteRequest& request, StoreDone<PutResponse> done);

@@ -42,13 +42,13 @@ void WritebackStore::check(Conditions conditions, StoreDone<void> done) {
 }
 
 void WritebackStore::acknowledge(UnsentChange change, Body body, std::function<bool()> may,
-                                 const std::string& announcement, StoreDone<PutResponse> done) {
+                                 UnsentChanges::Announced announced, StoreDone<PutResponse> done) {
     change.object.last_modified = environment_.clock.wall_now();
     if (change.object.etag.empty()) {
         change.object.etag = new_etag();
     }
     const PutResponse response{change.object.etag, change.object.last_modified};
-    unsent_->acknowledge(std::move(change), std::move(body), std::move(may), announcement,
+    unsent_->acknowledge(std::move(change), std::move(body), std::move(may), std::move(announced),
                          [response, done = std::move(done)](const Status& written) {
                              done(written ? Result<PutResponse>(response) : failure(written.error()));
                          });
@@ -112,7 +112,7 @@ void WritebackStore::put(PutRequest request, StoreDone<PutResponse> done) {
             change.if_none_match = request.if_none_match;
             change.if_match = request.if_match;
             change.body = body->pieces;
-            acknowledge(std::move(change), std::move(*body), request.may_send, "", done);
+            acknowledge(std::move(change), std::move(*body), request.may_send, {}, done);
         });
     });
 }
@@ -158,7 +158,7 @@ void WritebackStore::acknowledge_copy(const CopyRequest& request, ObjectInfo sou
     change.object.key = request.key;
     change.object.size = size;
     change.object.etag = etag;
-    acknowledge(std::move(change), {}, request.may_send, "", std::move(done));
+    acknowledge(std::move(change), {}, request.may_send, {}, std::move(done));
 }
 
 void WritebackStore::remove(RemoveRequest request, StoreDone<void> done) {
@@ -198,7 +198,7 @@ void WritebackStore::remove_known(RemoveRequest request, const StoreDone<void>& 
     change.object.key = request.key;
     change.object.last_modified = environment_.clock.wall_now();
     change.if_match = request.if_match;
-    unsent_->acknowledge(std::move(change), {}, std::move(request.may_send), "", done);
+    unsent_->acknowledge(std::move(change), {}, std::move(request.may_send), {}, done);
 }
 
 // Of many at once no look is made first: where another version is there by the time that they are sent, it stays.

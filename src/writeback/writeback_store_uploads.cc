@@ -15,7 +15,7 @@ void WritebackStore::create_upload(CreateUploadRequest request, StoreDone<Upload
     const UploadId upload = uploads_.create(std::move(request));
     unsent_->begin_writing(upload.key, [this, id = upload](const UnsentChanges::Writing& writing) {
         if (!uploads_.note_begun(id, writing)) {
-            writing.end();
+            unsent_->end_writing(writing);
         }
     });
     done(upload);
@@ -102,7 +102,12 @@ void WritebackStore::complete(const CompleteRequest& request, StoreDone<PutRespo
     change.object.other_headers = std::move(completed->request.other_headers);
     change.if_none_match = request.if_none_match;
     change.body = completed->body.pieces;
-    acknowledge(std::move(change), std::move(completed->body), request.may_send, uploads_.announcement(request.upload),
+    UnsentChanges::Announced announced;
+    announced.announcement = uploads_.take_announcement(request.upload);
+    announced.takes_back = [this, upload = request.upload](const std::string& announcement) {
+        return uploads_.take_back(upload, announcement);
+    };
+    acknowledge(std::move(change), std::move(completed->body), request.may_send, std::move(announced),
                 [this, upload = request.upload, done = std::move(done)](Result<PutResponse> response) {
                     if (response) {
                         end_upload(upload);
@@ -121,9 +126,7 @@ void WritebackStore::abort_upload(UploadId upload, StoreDone<void> done) {
 }
 
 void WritebackStore::end_upload(const UploadId& upload) {
-    if (const std::function<void()> over = uploads_.end(upload)) {
-        over();
-    }
+    unsent_->end_writing(uploads_.end(upload));
 }
 
 void WritebackStore::list_uploads(std::string prefix, StoreDone<std::vector<OpenUpload>> done) {

@@ -131,7 +131,7 @@ def test_an_unmount_that_cannot_send_says_so_and_the_next_mount_does(make, simul
     assert simulator.content(f"{prefix}shard") == SHARD
 
 
-def test_wait_tells_what_holds_it_up(make, simulator, prefix):
+def test_wait_tells_what_holds_it_up(make, simulator, prefix, tmp_path):
     made = make("--retry-for", "1s")
     hold(simulator, prefix, "small")
     (made / "small").write_bytes(SMALL)
@@ -141,8 +141,11 @@ def test_wait_tells_what_holds_it_up(make, simulator, prefix):
     wait_until(lambda: status(made)["unsent"]["failing_key"] == f"{prefix}small", "the failure to be told")
     told = subprocess.run([CKPTFS, "status", made.path], capture_output=True, text=True, check=True).stdout
     assert "acknowledged by the disk: 1 change" in told and "small: cannot be sent" in told
+    link = tmp_path / "link"
+    link.symlink_to(made.path)
+    assert "not in the bucket yet" in wait(link, "--timeout", "1s").stderr
     simulator.clear_faults()
-    assert wait(made.path).returncode == 0
+    assert wait(link).returncode == 0
 
 
 def test_wait_of_a_mount_whose_bucket_acknowledges_ends_at_once(mount):
@@ -217,6 +220,53 @@ def test_a_file_that_was_being_written_at_a_kill_holds_markers_back(make, mount,
     (again / "step/1.distcp").write_bytes(SHARD)
     wait(again.path)
     commit(marks / "step")
+
+
+def test_markers_of_two_mounts_do_not_wait_for_each_other(make, mount, simulator, prefix, tmp_path):
+    """Each node commits a directory, and then writes into the one of the other."""
+    one, other = make(), mount("--ack", "disk", "--cache-dir", str(tmp_path / "another"))
+    (one / "a").mkdir()
+    (one / "b").mkdir()
+    assert wait(one.path).returncode == 0
+    hold(simulator, prefix, "a/0.distcp", "b/1.distcp")
+    (one / "a/0.distcp").write_bytes(SMALL)
+    (other / "b/1.distcp").write_bytes(SMALL)
+    commit(one / "a")
+    commit(other / "b")
+    (one / "b/0.distcp").write_bytes(SMALL)
+    (other / "a/1.distcp").write_bytes(SMALL)
+    simulator.clear_faults()
+    for made in one, other:
+        assert wait(made.path, "--timeout", "1m").returncode == 0
+    assert {"a/.metadata", "b/.metadata", "a/1.distcp", "b/0.distcp"} <= set(files(simulator, prefix))
+
+
+def test_a_marker_that_is_given_up_fails_the_next_fsync_and_close(make, mount, simulator, prefix):
+    made, fails = make(), mount()
+    (made / "step").mkdir()
+    assert wait(made.path).returncode == 0
+    hold(simulator, prefix, "step/0.distcp", "step/1.distcp")
+    (made / "step/0.distcp").write_bytes(SMALL)
+    commit(made / "step")
+    with pytest.raises(OSError):
+        (fails / "step/1.distcp").write_bytes(SMALL)
+    wait_until(lambda: simulator.failed_files(prefix), "the failure to be told")
+    simulator.clear_faults()
+    waited = wait(made.path)
+    assert waited.returncode == 1 and "step/.metadata" in waited.stderr
+    assert not (made / "step/.metadata").exists()
+    # Not to who reads.
+    (made / "step/0.distcp").read_bytes()
+    file = open(made / "other", "wb", buffering=0)
+    for call in lambda: os.fsync(file), file.close:
+        with pytest.raises(OSError) as told:
+            call()
+        assert told.value.errno == errno.EIO
+    (made / "other").write_bytes(SMALL)
+    (fails / "step/1.distcp").write_bytes(SMALL)
+    commit(made / "step")
+    assert wait(made.path).returncode == 0
+    assert "step/.metadata" in files(simulator, prefix)
 
 
 def test_a_directory_is_renamed_once_all_of_it_is_sent(make, mount, simulator, prefix):

@@ -90,6 +90,12 @@ public:
     void end_renames(const std::vector<std::string>& /*record_keys*/) override {}
     void record_unfinished(UnfinishedFile /*file*/, Reply<void> reply) override { reply({}); }
     void recall_failure(const std::string& /*key*/, const std::string& /*record*/) override {}
+    void announced_by_others(const std::string& /*marker_key*/, const std::string& /*disk*/,
+                             Reply<std::vector<std::uint64_t>> reply) override {
+        reply(std::vector<std::uint64_t>());
+    }
+    void change_lost(const std::string& /*key*/, const Error& /*why*/) override {}
+    void change_made_good(const std::string& /*key*/) override {}
     void may_mark(const std::string& /*marker_key*/, const AskedBy& /*by*/, Reply<void> reply) override { reply({}); }
     void disconnected() override { disconnected_ = true; }
     [[nodiscard]] bool is_disconnected() const { return disconnected_; }

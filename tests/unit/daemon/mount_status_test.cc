@@ -39,7 +39,7 @@ MountStatus busy() {
     status.memory_total = 1000 << 20;
     status.memory_resident = 640 << 20;
     status.disk = {"/nvme/kept", 8 << 20, {5 << 20, 6 << 20, 7 << 20, 3, 2, "cannot read /nvme/kept/a: EIO"}, 0};
-    status.unsent = {true, 3, 7 << 20, 90 << 20, 75, 1, 12, 9, "run/a.pt", "AccessDenied"};
+    status.unsent = {true, 3, 7 << 20, 90 << 20, 75, 1, 12, 9, "run/a.pt", "AccessDenied", 2, "run/.metadata"};
     status.problems = {"2026-01-01T00:00:00 warning: slow"};
     return status;
 }
@@ -122,6 +122,7 @@ TEST(MountStatus, IsToldInWords) {
         "2 MiB damaged; not all of it is used for now: cannot read /nvme/kept/a: EIO\n"
         "acknowledged by the disk: 3 changes, 7.0 of 90.0 MiB, not in the bucket yet, the oldest for 1 min; 1 call "
         "waits for room\n"
+        "  2 commit markers given up, not in the bucket (write again): run/.metadata, ...\n"
         "  run/a.pt: cannot be sent, and holds back what comes after it: AccessDenied\n"
         "open for writing: 3 files\n"
         "  run/model.pt: 3.0 MiB written, 1.0 MiB in the store, 4 parts in flight\n"

@@ -25,10 +25,8 @@ protected:
     UnsentElsewhereTest() {
         store.advance_clock(std::chrono::duration_cast<Milliseconds>(begun - std::chrono::system_clock::now()));
     }
-    // In the directory, whose first file began so long after `clock` began.
-    std::string tell(const std::string& directory, std::chrono::seconds since = {}, const std::string& disk = kDisk) {
-        const auto seconds = std::chrono::duration_cast<std::chrono::seconds>((begun + since).time_since_epoch());
-        std::string key = "p/.ckptfs/unsent/" + directory + disk + "-" + std::to_string(seconds.count()) + "-u";
+    std::string tell(const std::string& directory, const std::string& disk = kDisk) {
+        std::string key = "p/.ckptfs/unsent/" + directory + disk + "-1700000000-" + random_uuid();
         store.put_object(key, "node7");
         return key;
     }
@@ -40,8 +38,12 @@ protected:
     static bool waits(const std::future<Status>& change) {
         return change.wait_for(kForAWhile) == std::future_status::timeout;
     }
-    Status may_mark(const AskedBy& by) {
-        return answer<void>([&](auto reply) { fs->may_mark("p/.metadata", by, reply); });
+    Status may_mark(const AskedBy& by, const std::string& marker = "p/.metadata") {
+        return answer<void>([&](auto reply) { fs->may_mark(marker, by, reply); });
+    }
+    std::vector<std::uint64_t> announced(const std::string& marker) {
+        return answer<std::vector<std::uint64_t>>([&](auto reply) { fs->announced_by_others(marker, kOwnDisk, reply); })
+            .value();
     }
 
     const WallTime begun = clock.wall_now();
@@ -55,6 +57,16 @@ TEST_F(UnsentElsewhereTest, AMarkerWaitsForIt) {
     take_back(told);
     EXPECT_TRUE(committed.get());
     EXPECT_TRUE(store.exists("p/.metadata"));
+}
+
+// A mount that writes there all the time must not hold it back for ever.
+TEST_F(UnsentElsewhereTest, AMarkerDoesNotWaitForWhatBeginsMeanwhile) {
+    const std::string told = tell("");
+    auto committed = commit();
+    EXPECT_TRUE(waits(committed));
+    tell("");
+    take_back(told);
+    EXPECT_TRUE(committed.get());
 }
 
 TEST_F(UnsentElsewhereTest, AMarkerWaitsForWhatIsBelowItsDirectory) {
@@ -145,17 +157,36 @@ TEST_F(UnsentElsewhereTest, AMarkerIsNotSentBeforeIt) {
 }
 
 TEST_F(UnsentElsewhereTest, AMarkerIsSentThoughItsOwnDiskHasMore) {
-    tell("", {}, kOwnDisk);
+    tell("", kOwnDisk);
     EXPECT_TRUE(may_mark({kOwnDisk, begun}));
     EXPECT_FALSE(may_mark({kDisk, begun}));
 }
 
 // Else two mounts could wait for each other.
 TEST_F(UnsentElsewhereTest, AMarkerIsSentThoughOthersHaveBegunMore) {
-    tell("", kTimesDifferBy + std::chrono::seconds(1));
-    EXPECT_TRUE(may_mark({kOwnDisk, begun}));
-    tell("", kTimesDifferBy);
-    EXPECT_FALSE(may_mark({kOwnDisk, begun}));
+    tell("", kOwnDisk);
+    tell("step2/");
+    const std::string told = tell("step/");
+    const AskedBy by{kOwnDisk, begun, announced("p/step/.metadata")};
+    EXPECT_EQ(by.awaited->size(), 1U);
+    tell("step/");
+    EXPECT_FALSE(may_mark(by, "p/step/.metadata"));
+    take_back(told);
+    EXPECT_TRUE(may_mark(by, "p/step/.metadata"));
+    EXPECT_FALSE(may_mark({kOwnDisk, begun, announced("p/step/.metadata")}, "p/step/.metadata"));
+}
+
+TEST_F(UnsentElsewhereTest, WhoMayNotLookAtWhatIsToldWaitsForNothing) {
+    tell("");
+    store.inject({Operation::kList, "p/.ckptfs/unsent/", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+    EXPECT_TRUE(announced("p/.metadata").empty());
+}
+
+TEST_F(UnsentElsewhereTest, WhereTheStoreDoesNotTellNoMarkerIsAcknowledged) {
+    store.inject({Operation::kList, "p/.ckptfs/unsent/", store_error(EIO, "InternalError", 500), 0, 1, false});
+    const auto told = answer<std::vector<std::uint64_t>>(
+        [&](auto reply) { fs->announced_by_others("p/.metadata", kOwnDisk, reply); });
+    EXPECT_EQ(errno_of(told), EIO);
 }
 
 // After an outage others need a moment to tell again.

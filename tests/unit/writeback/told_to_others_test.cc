@@ -4,71 +4,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <future>
-#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "support/eventually.h"
-#include "unit/writeback/writeback_fixture.h"
+#include "unit/writeback/told_to_others_fixture.h"
 
 namespace ckptfs::testing {
 namespace {
 
 using ::testing::ElementsAre;
-
-const std::string kUnsent = "p/.ckptfs/unsent/d/";
-const std::string kLarge(100'000, 'x');
-
-class ToldToOthers : public WritebackTest {
-protected:
-    ToldToOthers() {
-        change_environment = [this](WritebackEnvironment& environment) {
-            environment.prefix = "p/";
-            environment.host = "node-1";
-            environment.announced_as = [](const std::string& key) { return key.ends_with(".log") ? "" : key; };
-            environment.is_direct = [](const std::string& key) { return key.starts_with("p/.ckptfs/"); };
-            environment.may_mark = [this](const std::string& /*key*/, WallTime /*acknowledged*/,
-                                          const std::function<void(Status)>& done) {
-                ++asked;
-                done(may_mark());
-            };
-            environment.gave_up = [this](const std::string& key, const Error& why) {
-                given_up.emplace(key, why.errno_value);
-            };
-            environment.begin_file = [this](const std::string& /*key*/) {
-                ++written;
-                return [this] { --written; };
-            };
-        };
-    }
-    [[nodiscard]] bool is_told() const {
-        const std::vector<std::string> keys = bucket.keys();
-        return std::any_of(keys.begin(), keys.end(), [](const auto& key) { return key.starts_with(kUnsent); });
-    }
-    // Without what mounts tell each other.
-    [[nodiscard]] std::vector<std::string> files() const {
-        std::vector<std::string> keys = bucket.keys();
-        std::erase_if(keys, [](const auto& key) { return key.starts_with("p/.ckptfs/"); });
-        return keys;
-    }
-
-    std::function<Status()> may_mark = [] { return Status(); };
-    std::atomic<int> asked = 0;
-    std::atomic<int> written = 0;
-    std::map<std::string, int> given_up;
-};
-
-Status refusal(bool retryable) {
-    Error error;
-    error.errno_value = EIO;
-    error.retryable = retryable;
-    error.message = "not now";
-    return failure(std::move(error));
-}
 
 TEST_F(ToldToOthers, OthersKnowOfAFileBeforeItIsAcknowledged) {
     const auto made = mount();
@@ -133,6 +80,20 @@ TEST_F(ToldToOthers, AFileThatWasBeingWrittenAtAKillIsLeftToTheNextMount) {
     EXPECT_TRUE(eventually([this] { return !is_told(); }));
 }
 
+TEST_F(ToldToOthers, AFileThatWasBeingWrittenBesideAnotherIsLeftToTheNextMountToo) {
+    auto made = mount();
+    ASSERT_TRUE(made->put("p/d/b", kLarge));
+    static_cast<void>((*made)->create_upload({"p/d/a", {}, "", "", "", {}}));
+    ASSERT_EQ(announcements().size(), 1U);
+    kill(std::move(made));
+    made = mount();
+    pass_a_moment(*made);
+    EXPECT_TRUE(bucket.exists("p/d/b"));
+    EXPECT_TRUE(is_told());
+    made->unsent().withdraw_left();
+    EXPECT_TRUE(eventually([this] { return !is_told(); }));
+}
+
 TEST_F(ToldToOthers, AfterAKillOthersKnowUntilAllIsSent) {
     auto made = mount();
     ASSERT_TRUE(made->put("p/d/a", kLarge));
@@ -147,7 +108,9 @@ TEST_F(ToldToOthers, AfterAKillOthersKnowUntilAllIsSent) {
     ASSERT_TRUE(bucket.wait_until_held(Operation::kPut, 1));
     EXPECT_EQ(bucket.keys(), before);
     bucket.release_one(Operation::kPut);
-    ASSERT_TRUE(eventually([&] { return is_told() && !bucket.exists(before.front()); }));
+    // By the same object: others have seen it.
+    ASSERT_TRUE(bucket.wait_until_held(Operation::kPut, 1));
+    EXPECT_EQ(announcements(), before);
     bucket.release(Operation::kPut);
     made->wait_until_sent();
     EXPECT_TRUE(eventually([this] { return !is_told(); }));
@@ -168,7 +131,105 @@ TEST_F(ToldToOthers, AMarkerWaitsUntilItMayBeMade) {
     may = true;
     made->wait_until_sent();
     EXPECT_THAT(files(), ElementsAre("p/d/.metadata", "p/d/a", "p/e/a"));
-    EXPECT_TRUE(given_up.empty());
+    EXPECT_TRUE(lost().empty());
+}
+
+TEST_F(ToldToOthers, AMarkerWaitsForWhatOthersHadAnnouncedBefore) {
+    announced = std::vector<std::uint64_t>{7, 9};
+    auto made = mount();
+    ASSERT_TRUE(made->put("p/d/.metadata", "x"));
+    announced = std::vector<std::uint64_t>{7, 9, 11};
+    kill(std::move(made));
+    made = started();
+    made->wait_until_sent();
+    EXPECT_THAT(awaited, ElementsAre(7, 9));
+}
+
+TEST_F(ToldToOthers, AMarkerIsNotAcknowledgedWhereNobodyKnowsWhatOthersHaveAnnounced) {
+    announced = failure(EIO, "the store does not answer");
+    const auto made = mount();
+    EXPECT_EQ(made->put("p/d/.metadata", "x").error().errno_value, EIO);
+    EXPECT_TRUE(made->put("p/d/a", kLarge));
+    ASSERT_TRUE((*made)->remove("p/d/.metadata"));
+    EXPECT_EQ(made->unsent().status().changes, 2U);
+}
+
+// Two mounts that each write a marker and then files must not wait for each other.
+TEST_F(ToldToOthers, WhatComesBehindAMarkerIsNotAnnouncedByWhatCameBefore) {
+    const auto made = mount();
+    ASSERT_TRUE(made->put("p/d/a", kLarge));
+    const std::vector<std::string> before = announcements();
+    ASSERT_EQ(before.size(), 1U);
+    ASSERT_TRUE(made->put("p/d/.metadata", "x"));
+    ASSERT_TRUE(made->put("p/d/b", kLarge));
+    EXPECT_EQ(announcements().size(), 2U);
+    may_mark = [] { return refusal(true); };
+    made->unsent().start();
+    // Markers of others wait for that of before only.
+    EXPECT_TRUE(eventually([&] { return bucket.exists("p/d/a") && !bucket.exists(before.front()); }));
+    EXPECT_EQ(announcements().size(), 1U);
+    EXPECT_FALSE(bucket.exists("p/d/b"));
+}
+
+TEST_F(ToldToOthers, AFileThatWasBegunBeforeAMarkerIsAnnouncedAnewBehindIt) {
+    may_mark = [] { return refusal(true); };
+    const auto made = started();
+    const auto upload = (*made)->create_upload({"p/d/a", {}, "", "", "", {}}).value();
+    const auto part = (*made)->upload_part({upload, 1, Payload::from_string(kLarge), crc32c(as_bytes(kLarge))});
+    const std::vector<std::string> before = announcements();
+    ASSERT_EQ(before.size(), 1U);
+    ASSERT_TRUE(made->put("p/d/.metadata", "x"));
+    EXPECT_EQ(announcements(), before);
+    ASSERT_TRUE((*made)->complete_upload({upload, {*part}, "", kLarge.size(), false, nullptr}));
+    EXPECT_TRUE(eventually([&] { return announcements().size() == 1U && announcements() != before; }));
+    EXPECT_EQ(written, 0);
+}
+
+TEST_F(ToldToOthers, AFileThatWaitsForRoomBehindAMarkerIsAnnouncedAnew) {
+    std::atomic<bool> may = false;
+    may_mark = [&may] { return may ? Status() : refusal(true); };
+    const auto made = mount(1);
+    ASSERT_TRUE(made->put("p/e/a", kLarge));
+    auto marker = std::async(std::launch::async, [&made] { return made->put("p/d/.metadata", "x"); });
+    ASSERT_TRUE(eventually([&] { return made->unsent().status().waiting == 1; }));
+    auto file = std::async(std::launch::async, [&made] { return made->put("p/d/a", kLarge); });
+    ASSERT_TRUE(eventually([&] { return made->unsent().status().waiting == 2; }));
+    const std::vector<std::string> before = announcements();
+    ASSERT_EQ(before.size(), 1U);
+    made->unsent().start();
+    EXPECT_TRUE(marker.get());
+    EXPECT_TRUE(eventually([&] { return announcements().size() == 1U && announcements() != before; }));
+    EXPECT_EQ(made->unsent().status().waiting, 1U);
+    may = true;
+    EXPECT_TRUE(file.get());
+    made->wait_until_sent();
+}
+
+TEST_F(ToldToOthers, AFileWhoseAnnouncementIsLateIsAnnouncedAnewBehindAMarker) {
+    bucket.hold_answers(Operation::kPut);
+    const auto made = mount(1);
+    auto file = std::async(std::launch::async, [&made] { return made->put("p/d/a", kLarge); });
+    ASSERT_TRUE(eventually([&] { return announcements().size() == 1U; }));
+    const std::vector<std::string> before = announcements();
+    ASSERT_TRUE(made->put("p/d/.metadata", "x"));
+    bucket.release(Operation::kPut);
+    EXPECT_TRUE(eventually([&] { return announcements().size() == 1U && announcements() != before; }));
+    EXPECT_EQ(made->unsent().status().waiting, 1U);
+    made->unsent().start();
+    EXPECT_TRUE(file.get());
+    made->wait_until_sent();
+}
+
+// Else a marker could come before others know that the file has failed.
+TEST_F(ToldToOthers, AFileThatIsNotAcknowledgedIsAnnouncedUntilItIsGivenUp) {
+    const auto made = mount();
+    const auto upload = (*made)->create_upload({"p/d/a", {}, "", "", "", {}}).value();
+    const auto part = (*made)->upload_part({upload, 1, Payload::from_string(kLarge), crc32c(as_bytes(kLarge))});
+    EXPECT_FALSE((*made)->complete_upload({upload, {*part}, "", kLarge.size(), false, [] { return false; }}));
+    pass_a_moment(*made);
+    EXPECT_TRUE(is_told());
+    ASSERT_TRUE((*made)->abort_upload(upload));
+    EXPECT_TRUE(eventually([this] { return !is_told(); }));
 }
 
 TEST_F(ToldToOthers, AMarkerThatMayNotBeMadeIsGivenUp) {
@@ -179,12 +240,28 @@ TEST_F(ToldToOthers, AMarkerThatMayNotBeMadeIsGivenUp) {
     made->wait_until_sent();
     EXPECT_THAT(files(), ElementsAre("p/e/a"));
     EXPECT_EQ((*made)->head("p/d/.metadata").error().errno_value, ENOENT);
-    EXPECT_THAT(given_up, ElementsAre(std::pair("p/d/.metadata", EIO)));
+    EXPECT_THAT(lost(), ElementsAre(std::pair("p/d/.metadata", EIO)));
+    EXPECT_EQ(given_up_markers.left(), std::pair(std::uint64_t{1}, std::string("p/d/.metadata")));
     kill(std::move(made));
     may_mark = [] { return Status(); };
     made = started();
     made->wait_until_sent();
     EXPECT_FALSE(bucket.exists("p/d/.metadata"));
+    // Until it is written again.
+    ASSERT_TRUE(made->put("p/d/.metadata", "x"));
+    EXPECT_EQ(given_up_markers.left().first, 0U);
+    EXPECT_TRUE(lost().empty());
+}
+
+TEST_F(ToldToOthers, AMarkerThatWasGivenUpGoesWithItsDirectory) {
+    may_mark = [] { return refusal(false); };
+    const auto made = started();
+    ASSERT_TRUE(made->put("p/d/", ""));
+    ASSERT_TRUE(made->put("p/d/.metadata", "x"));
+    made->wait_until_sent();
+    EXPECT_EQ(given_up_markers.left().first, 1U);
+    ASSERT_TRUE((*made)->remove("p/d/"));
+    EXPECT_EQ(given_up_markers.left().first, 0U);
 }
 
 TEST_F(ToldToOthers, TheRemovalOfAMarkerIsNotAsked) {
@@ -208,136 +285,6 @@ TEST_F(ToldToOthers, WhatMountsTellEachOtherIsNotAcknowledgedByTheDisk) {
     ASSERT_TRUE((*made)->remove_many({{"p/.ckptfs/failed/d/b", ""}, {"p/d/a", ""}}));
     EXPECT_THAT(bucket.keys(), ElementsAre("p/d/a"));
     EXPECT_EQ(made->unsent().status().changes, 1U);
-}
-
-// --- another client was faster
-
-PutRequest pinned(const std::string& key, const std::string& content, const std::string& etag) {
-    PutRequest request;
-    request.key = key;
-    request.body = Payload::from_string(content);
-    request.if_match = etag;
-    return request;
-}
-
-class AnotherWasFaster : public ToldToOthers {
-protected:
-    // What is at "p/d/a" is another client's, and so is not replaced.
-    std::unique_ptr<WritebackMount> refused() {
-        bucket.put_object("p/d/a", "before");
-        auto made = mount();
-        EXPECT_TRUE((*made)->put(pinned("p/d/a", kLarge, bucket.info("p/d/a").etag)));
-        EXPECT_TRUE(made->put("p/e/.metadata", "x"));
-        bucket.put_object("p/d/a", "another's");
-        made->unsent().start();
-        EXPECT_TRUE(eventually([&] { return made->unsent().status().failing_key == "p/d/a"; }));
-        return made;
-    }
-};
-
-TEST_F(AnotherWasFaster, AFileIsKeptAndHoldsBackWhatComesAfterIt) {
-    const auto made = refused();
-    EXPECT_EQ(made->content("p/d/a"), kLarge);
-    EXPECT_EQ(bucket.content("p/d/a"), "another's");
-    EXPECT_FALSE(bucket.exists("p/e/.metadata"));
-    EXPECT_THAT(made->unsent().status().failure, ::testing::HasSubstr("remove it here, or write it anew"));
-}
-
-TEST_F(AnotherWasFaster, AFileOfAFewBytesIsKeptAsWell) {
-    bucket.put_object("p/latest", "before");
-    const auto made = mount();
-    EXPECT_TRUE((*made)->put(pinned("p/latest", "here", bucket.info("p/latest").etag)));
-    bucket.put_object("p/latest", "another's");
-    made->unsent().start();
-    ASSERT_TRUE(eventually([&] { return made->unsent().status().failing_key == "p/latest"; }));
-    EXPECT_EQ(made->content("p/latest"), "here");
-    ASSERT_TRUE(made->put("p/latest", "anew"));
-    made->wait_until_sent();
-    EXPECT_EQ(bucket.content("p/latest"), "anew");
-}
-
-TEST_F(AnotherWasFaster, ItsRemovalLetsTheRestGoOn) {
-    const auto made = refused();
-    ASSERT_TRUE((*made)->remove("p/d/a", (*made)->head("p/d/a")->etag));
-    made->wait_until_sent();
-    EXPECT_EQ(bucket.content("p/d/a"), "another's");
-    EXPECT_TRUE(bucket.exists("p/e/.metadata"));
-    EXPECT_EQ(made->content("p/d/a"), "another's");
-}
-
-TEST_F(AnotherWasFaster, ToWriteItAnewReplacesWhatIsThere) {
-    const auto made = refused();
-    ASSERT_TRUE(made->put("p/d/a", "anew"));
-    made->wait_until_sent();
-    EXPECT_EQ(bucket.content("p/d/a"), "anew");
-    EXPECT_TRUE(bucket.exists("p/e/.metadata"));
-}
-
-TEST_F(AnotherWasFaster, WhatIsMadeOfItsBytesIsNoWayOut) {
-    const auto made = refused();
-    const auto upload = (*made)->create_upload({"p/d/a", {}, "", "", "", {}}).value();
-    const auto part = (*made)->upload_part_copy({upload, 1, "p/d/a", "", std::nullopt});
-    ASSERT_TRUE((*made)->complete_upload({upload, {*part}, "", kLarge.size(), false, nullptr}));
-    const int before = bucket.calls(Operation::kPut);
-    ASSERT_TRUE(eventually([&] { return bucket.calls(Operation::kPut) > before + 3; }));
-    EXPECT_EQ(bucket.content("p/d/a"), "another's");
-    EXPECT_EQ(made->content("p/d/a"), kLarge);
-    ASSERT_TRUE(made->put("p/d/a", "anew"));
-    made->wait_until_sent();
-    EXPECT_EQ(bucket.content("p/d/a"), "anew");
-}
-
-TEST_F(AnotherWasFaster, ItsBytesAreKeptUnderAnotherName) {
-    const auto made = refused();
-    ASSERT_TRUE(made->copy("p/d/a", "p/d/b"));
-    ASSERT_TRUE((*made)->remove("p/d/a", (*made)->head("p/d/a")->etag));
-    made->wait_until_sent();
-    EXPECT_EQ(bucket.content("p/d/a"), "another's");
-    EXPECT_EQ(bucket.content("p/d/b"), kLarge);
-    EXPECT_TRUE(bucket.exists("p/e/.metadata"));
-}
-
-TEST_F(AnotherWasFaster, TheWayOutDoesNotWaitForRoom) {
-    bucket.put_object("p/d/a", "before");
-    const auto made = mount(1);
-    EXPECT_TRUE((*made)->put(pinned("p/d/a", kLarge, bucket.info("p/d/a").etag)));
-    bucket.put_object("p/d/a", "another's");
-    made->unsent().start();
-    ASSERT_TRUE(eventually([&] { return made->unsent().status().failing_key == "p/d/a"; }));
-    auto other = std::async(std::launch::async, [&made] { return made->put("p/d/b", kLarge); });
-    ASSERT_TRUE(eventually([&] { return made->unsent().status().waiting == 1; }));
-    ASSERT_TRUE((*made)->remove("p/d/a", (*made)->head("p/d/a")->etag));
-    EXPECT_TRUE(other.get());
-    made->wait_until_sent();
-    EXPECT_EQ(bucket.content("p/d/b"), kLarge);
-}
-
-TEST_F(AnotherWasFaster, ACopyWhoseSourceIsGoneIsNoMore) {
-    bucket.put_object("p/d/a", kLarge);
-    const auto made = mount();
-    ASSERT_TRUE(made->copy("p/d/a", "p/d/b"));
-    ASSERT_TRUE(made->put("p/e/.metadata", "x"));
-    ASSERT_TRUE(bucket.exists("p/d/a"));
-    std::promise<Status> gone;
-    bucket.remove({"p/d/a"}, [&gone](Status status) { gone.set_value(std::move(status)); });
-    ASSERT_TRUE(gone.get_future().get());
-    made->unsent().start();
-    ASSERT_TRUE(eventually([&] { return made->unsent().status().failing_key == "p/d/b"; }));
-    ASSERT_TRUE((*made)->remove("p/d/b", (*made)->head("p/d/b")->etag));
-    made->wait_until_sent();
-    EXPECT_THAT(files(), ElementsAre("p/e/.metadata"));
-}
-
-TEST_F(AnotherWasFaster, ARemovalOfAVersionThatIsGoneSaysSo) {
-    bucket.put_object("p/d/a", "before");
-    const std::string before = bucket.info("p/d/a").etag;
-    bucket.put_object("p/d/a", "another's");
-    const auto made = started();
-    EXPECT_EQ((*made)->remove("p/d/a", before).error().errno_value, ESTALE);
-    EXPECT_TRUE((*made)->remove("p/d/a", bucket.info("p/d/a").etag));
-    EXPECT_TRUE((*made)->remove("p/d/none", "\"any\""));
-    made->wait_until_sent();
-    EXPECT_THAT(files(), ElementsAre());
 }
 
 }  // namespace

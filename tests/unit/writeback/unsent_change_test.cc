@@ -7,6 +7,9 @@
 #include <string>
 #include <variant>
 
+#include "base/digest.h"
+#include "base/little_endian.h"
+
 namespace ckptfs {
 namespace {
 
@@ -45,6 +48,8 @@ UnsentChange any_change(std::uint64_t number) {
     change.if_none_match = true;
     change.if_match = "\"m\"";
     change.is_barrier = true;
+    change.announcement = ".ckptfs/unsent/run/disk-1-u";
+    change.awaited = {1, 0xfedcba9876543210};
     return change;
 }
 
@@ -69,6 +74,24 @@ TEST(UnsentChange, IsReadBackAsItWasWritten) {
     EXPECT_EQ(read.source_etag, change.source_etag);
     EXPECT_EQ(read.if_match, change.if_match);
     EXPECT_TRUE(read.is_described && read.if_none_match && read.is_barrier);
+    EXPECT_EQ(read.announcement, change.announcement);
+    EXPECT_EQ(read.awaited, change.awaited);
+}
+
+// A later version's: its bodies are not to be removed as if nobody needed them.
+TEST(UnsentChange, AWholeEntryOfAnotherFormIsNotTakenForOneThatIsCutOff) {
+    const std::string first = encode_entry(any_change(1));
+    std::string other = encode_entry(SentChange{2, "key", "", ""});
+    // Its first member, 2, becomes a text of one byte: 'a'.
+    const std::string content = std::string("\x84\x61\x61", 3) + other.substr(10);
+    std::string entry(8, '\0');
+    store_u32(entry.data(), static_cast<std::uint32_t>(content.size()));
+    store_u32(entry.data() + 4, crc32c(as_bytes(content)));
+    const LogContents contents = parse_log(first + entry + content);
+    EXPECT_EQ(contents.entries.size(), 1U);
+    EXPECT_TRUE(contents.is_foreign);
+    EXPECT_FALSE(parse_log(first + entry + content.substr(1)).is_foreign);
+    EXPECT_FALSE(parse_log(first + std::string(100, '\0')).is_foreign);
 }
 
 TEST(UnsentChange, WhatWasSentIsReadBack) {

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// What other mounts are told of what is unsent here, and what a marker knows of what they have told.
+#include <algorithm>
+#include <utility>
+
+#include "writeback/unsent_changes.h"
+
+namespace ckptfs {
+
+std::string UnsentChanges::announced_as(const UnsentChange& change) const {
+    return announcements_ == nullptr || change.kind == UnsentChange::Kind::kRemove
+               ? ""
+               : environment_.announced_as(change.object.key);
+}
+
+void UnsentChanges::end_announcement(const std::string& announcement) {
+    if (!announcement.empty()) {
+        announcements_->end(announcement);
+    }
+}
+
+void UnsentChanges::begin_writing(const std::string& key, std::function<void(Writing)> begun) {
+    const std::string file = announcements_ == nullptr ? "" : environment_.announced_as(key);
+    std::function<void()> over = environment_.begin_file ? environment_.begin_file(key) : nullptr;
+    if (file.empty()) {
+        begun({std::move(over), ""});
+        return;
+    }
+    // Where it fails, the acknowledgement may.
+    announcements_->begin(file, [begun = std::move(begun), over = std::move(over)](const Result<std::string>& told) {
+        begun({over, told.value_or("")});
+    });
+}
+
+void UnsentChanges::end_writing(const Writing& writing) {
+    if (writing.end) {
+        writing.end();
+    }
+    end_announcement(writing.announcement);
+}
+
+void UnsentChanges::withdraw_left() {
+    if (announcements_ != nullptr) {
+        announcements_->remove_left();
+    }
+}
+
+void UnsentChanges::withdraw(std::function<void()> done) {
+    if (announcements_ == nullptr) {
+        done();
+    } else {
+        announcements_->finish(std::move(done));
+    }
+}
+
+// What others have announced by now may be part of what a marker says: it waits for that, and not for what comes later.
+void UnsentChanges::acknowledge(UnsentChange change, Body body, std::function<bool()> may, Announced announced,
+                                std::function<void(Status)> done) {
+    auto held = std::make_shared<HeldChange>();
+    held->change = std::move(change);
+    held->body = std::move(body);
+    held->change.is_barrier = environment_.is_barrier(held->key());
+    Waiting waiting{held, std::move(may), std::move(announced.takes_back), std::move(done)};
+    if (!held->change.is_barrier || held->removes() || !environment_.announced_by_others) {
+        announce(std::move(waiting), announced.announcement);
+        return;
+    }
+    environment_.announced_by_others(
+        held->key(), [this, waiting = std::move(waiting),
+                      announcement = announced.announcement](Result<std::vector<std::uint64_t>> awaited) {
+            if (awaited) {
+                waiting.held->change.awaited = std::move(*awaited);
+                announce(waiting, announcement);
+            } else {
+                give_back(waiting, announcement);
+                waiting.done(failure(std::move(awaited.error())));
+            }
+        });
+}
+
+void UnsentChanges::announce(Waiting waiting, const std::string& announcement) {
+    if (!announcement.empty() && announcements_->is_of_this_run(announcement)) {
+        waiting.held->change.announcement = announcement;
+        admit(std::move(waiting));
+        return;
+    }
+    const std::string file = announced_as(waiting.held->change);
+    if (file.empty()) {
+        admit(std::move(waiting));
+        return;
+    }
+    announcements_->begin(file, [this, waiting = std::move(waiting), announcement](const Result<std::string>& told) {
+        if (told) {
+            end_announcement(announcement);
+            waiting.held->change.announcement = *told;
+            admit(waiting);
+        } else {
+            give_back(waiting, announcement);
+            Error error = told.error();
+            error.message = waiting.held->key() + ": other mounts cannot be told of it: " + error.message;
+            waiting.done(failure(std::move(error)));
+        }
+    });
+}
+
+// It comes behind a marker: who waits for what came before that is not to wait for this as well.
+void UnsentChanges::announce_anew(Waiting waiting) {
+    const std::string before = std::exchange(waiting.held->change.announcement, "");
+    announce(std::move(waiting), before);
+}
+
+void UnsentChanges::give_back(const Waiting& waiting, const std::string& announcement) {
+    if (!announcement.empty() && !(waiting.takes_back && waiting.takes_back(announcement))) {
+        end_announcement(announcement);
+    }
+}
+
+bool UnsentChanges::is_outdated(const HeldChange& held) const {
+    const std::string& announcement = held.change.announcement;
+    return !announcement.empty() && !announcements_->is_of_this_run(announcement);
+}
+
+std::vector<UnsentChanges::Waiting> UnsentChanges::take_outdated() {
+    const auto current = std::stable_partition(waiting_.begin(), waiting_.end(),
+                                               [this](const Waiting& each) { return is_outdated(*each.held); });
+    std::vector<Waiting> outdated(std::make_move_iterator(waiting_.begin()), std::make_move_iterator(current));
+    waiting_.erase(waiting_.begin(), current);
+    return outdated;
+}
+
+}  // namespace ckptfs

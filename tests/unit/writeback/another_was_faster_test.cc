@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// What was acknowledged here, and another client was faster with.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "unit/writeback/told_to_others_fixture.h"
+
+namespace ckptfs::testing {
+namespace {
+
+using ::testing::ElementsAre;
+
+PutRequest pinned(const std::string& key, const std::string& content, const std::string& etag) {
+    PutRequest request;
+    request.key = key;
+    request.body = Payload::from_string(content);
+    request.if_match = etag;
+    return request;
+}
+
+class AnotherWasFaster : public ToldToOthers {
+protected:
+    // What is at "p/d/a" is another client's, and so is not replaced.
+    std::unique_ptr<WritebackMount> refused() {
+        bucket.put_object("p/d/a", "before");
+        auto made = mount();
+        EXPECT_TRUE((*made)->put(pinned("p/d/a", kLarge, bucket.info("p/d/a").etag)));
+        EXPECT_TRUE(made->put("p/e/.metadata", "x"));
+        bucket.put_object("p/d/a", "another's");
+        made->unsent().start();
+        EXPECT_TRUE(eventually([&] { return made->unsent().status().failing_key == "p/d/a"; }));
+        return made;
+    }
+};
+
+TEST_F(AnotherWasFaster, AFileIsKeptAndHoldsBackWhatComesAfterIt) {
+    const auto made = refused();
+    EXPECT_EQ(made->content("p/d/a"), kLarge);
+    EXPECT_EQ(bucket.content("p/d/a"), "another's");
+    EXPECT_FALSE(bucket.exists("p/e/.metadata"));
+    EXPECT_THAT(made->unsent().status().failure, ::testing::HasSubstr("remove it here, or write it anew"));
+    EXPECT_TRUE(eventually([this] { return lost().contains("p/d/a"); }));
+}
+
+TEST_F(AnotherWasFaster, AFileOfAFewBytesIsKeptAsWell) {
+    bucket.put_object("p/latest", "before");
+    const auto made = mount();
+    EXPECT_TRUE((*made)->put(pinned("p/latest", "here", bucket.info("p/latest").etag)));
+    bucket.put_object("p/latest", "another's");
+    made->unsent().start();
+    ASSERT_TRUE(eventually([&] { return made->unsent().status().failing_key == "p/latest"; }));
+    EXPECT_EQ(made->content("p/latest"), "here");
+    ASSERT_TRUE(made->put("p/latest", "anew"));
+    made->wait_until_sent();
+    EXPECT_EQ(bucket.content("p/latest"), "anew");
+}
+
+TEST_F(AnotherWasFaster, ItsRemovalLetsTheRestGoOn) {
+    const auto made = refused();
+    ASSERT_TRUE((*made)->remove("p/d/a", (*made)->head("p/d/a")->etag));
+    made->wait_until_sent();
+    EXPECT_EQ(bucket.content("p/d/a"), "another's");
+    EXPECT_TRUE(bucket.exists("p/e/.metadata"));
+    EXPECT_EQ(made->content("p/d/a"), "another's");
+}
+
+TEST_F(AnotherWasFaster, ToWriteItAnewReplacesWhatIsThere) {
+    const auto made = refused();
+    ASSERT_TRUE(made->put("p/d/a", "anew"));
+    made->wait_until_sent();
+    EXPECT_EQ(bucket.content("p/d/a"), "anew");
+    EXPECT_TRUE(bucket.exists("p/e/.metadata"));
+}
+
+TEST_F(AnotherWasFaster, WhatIsMadeOfItsBytesIsNoWayOut) {
+    const auto made = refused();
+    const auto upload = (*made)->create_upload({"p/d/a", {}, "", "", "", {}}).value();
+    const auto part = (*made)->upload_part_copy({upload, 1, "p/d/a", "", std::nullopt});
+    ASSERT_TRUE((*made)->complete_upload({upload, {*part}, "", kLarge.size(), false, nullptr}));
+    const int before = bucket.calls(Operation::kPut);
+    ASSERT_TRUE(eventually([&] { return bucket.calls(Operation::kPut) > before + 3; }));
+    EXPECT_EQ(bucket.content("p/d/a"), "another's");
+    EXPECT_EQ(made->content("p/d/a"), kLarge);
+    ASSERT_TRUE(made->put("p/d/a", "anew"));
+    made->wait_until_sent();
+    EXPECT_EQ(bucket.content("p/d/a"), "anew");
+}
+
+TEST_F(AnotherWasFaster, ItsBytesAreKeptUnderAnotherName) {
+    const auto made = refused();
+    ASSERT_TRUE(made->copy("p/d/a", "p/d/b"));
+    ASSERT_TRUE((*made)->remove("p/d/a", (*made)->head("p/d/a")->etag));
+    made->wait_until_sent();
+    EXPECT_EQ(bucket.content("p/d/a"), "another's");
+    EXPECT_EQ(bucket.content("p/d/b"), kLarge);
+    EXPECT_TRUE(bucket.exists("p/e/.metadata"));
+}
+
+TEST_F(AnotherWasFaster, TheWayOutDoesNotWaitForRoom) {
+    bucket.put_object("p/d/a", "before");
+    const auto made = mount(1);
+    EXPECT_TRUE((*made)->put(pinned("p/d/a", kLarge, bucket.info("p/d/a").etag)));
+    bucket.put_object("p/d/a", "another's");
+    made->unsent().start();
+    ASSERT_TRUE(eventually([&] { return made->unsent().status().failing_key == "p/d/a"; }));
+    auto other = std::async(std::launch::async, [&made] { return made->put("p/d/b", kLarge); });
+    ASSERT_TRUE(eventually([&] { return made->unsent().status().waiting == 1; }));
+    ASSERT_TRUE((*made)->remove("p/d/a", (*made)->head("p/d/a")->etag));
+    EXPECT_TRUE(other.get());
+    made->wait_until_sent();
+    EXPECT_EQ(bucket.content("p/d/b"), kLarge);
+}
+
+TEST_F(AnotherWasFaster, ACopyWhoseSourceIsGoneIsNoMore) {
+    bucket.put_object("p/d/a", kLarge);
+    const auto made = mount();
+    ASSERT_TRUE(made->copy("p/d/a", "p/d/b"));
+    ASSERT_TRUE(made->put("p/e/.metadata", "x"));
+    ASSERT_TRUE(bucket.exists("p/d/a"));
+    std::promise<Status> gone;
+    bucket.remove({"p/d/a"}, [&gone](Status status) { gone.set_value(std::move(status)); });
+    ASSERT_TRUE(gone.get_future().get());
+    made->unsent().start();
+    ASSERT_TRUE(eventually([&] { return made->unsent().status().failing_key == "p/d/b"; }));
+    ASSERT_TRUE((*made)->remove("p/d/b", (*made)->head("p/d/b")->etag));
+    made->wait_until_sent();
+    EXPECT_THAT(files(), ElementsAre("p/e/.metadata"));
+}
+
+TEST_F(AnotherWasFaster, ARemovalOfAVersionThatIsGoneSaysSo) {
+    bucket.put_object("p/d/a", "before");
+    const std::string before = bucket.info("p/d/a").etag;
+    bucket.put_object("p/d/a", "another's");
+    const auto made = started();
+    EXPECT_EQ((*made)->remove("p/d/a", before).error().errno_value, ESTALE);
+    EXPECT_TRUE((*made)->remove("p/d/a", bucket.info("p/d/a").etag));
+    EXPECT_TRUE((*made)->remove("p/d/none", "\"any\""));
+    made->wait_until_sent();
+    EXPECT_THAT(files(), ElementsAre());
+}
+
+}  // namespace
+}  // namespace ckptfs::testing
