@@ -104,6 +104,10 @@ WritebackEnvironment Machinery::writeback_environment(std::uint64_t limit) {
     common.made_good = [this](const std::string& key) { fs_->change_made_good(key); };
     given_up_ = std::make_unique<GivenUpMarkers>(clock_, config_.write.failed_sibling_ttl);
     common.given_up = given_up_.get();
+    // Before a program of the next mount looks for it.
+    common.in_bucket = [this](const ObjectInfo& acknowledged, const std::string& etag) {
+        disk_->sent(acknowledged, etag);
+    };
     common.patience = config_.store.retry_for;
     common.begin_file = [this](const std::string& key) -> std::function<void()> {
         const UploadIntent intent = journal_->intend(key, client_->clock().wall_now());

@@ -175,13 +175,13 @@ void DiskCache::check_later(std::shared_ptr<KeptFileOnDisk> file) {
 }
 
 std::shared_ptr<KeptFile> DiskCache::file(const ObjectInfo& object, bool is_encoded, std::uint64_t size) {
-    const std::optional<KeptVersion> version = kept_version(config_.store, object, is_encoded);
+    const std::optional<KeptVersion> version = version_of(object, is_encoded);
     KeptFileOwner& owner = *this;
     return version ? std::make_shared<KeptFileOnDisk>(owner, *version, size) : nullptr;
 }
 
 bool DiskCache::may_have(const std::string& etag) const {
-    const std::string begin = file_name_prefix(config_.store, etag);
+    const std::string begin = file_name_prefix(config_.store, sent_.in_bucket(etag));
     const MutexLock lock(mutex_);
     return known_.contains(begin);
 }
@@ -192,7 +192,7 @@ void DiskCache::has_made(const std::string& name) {
 }
 
 void DiskCache::whole_size(const ObjectInfo& object, bool is_encoded, Size done) {
-    const std::optional<KeptVersion> version = kept_version(config_.store, object, is_encoded);
+    const std::optional<KeptVersion> version = version_of(object, is_encoded);
     if (!version || is_failing()) {
         done(std::nullopt);
         return;
@@ -222,7 +222,7 @@ std::uint64_t DiskCache::bytes_kept_now(const ObjectInfo& object) {
     std::uint64_t bytes = 0;
     KeptFileOwner& owner = *this;
     for (const bool is_encoded : {false, true}) {
-        const auto version = kept_version(config_.store, object, is_encoded);
+        const auto version = version_of(object, is_encoded);
         if (const auto size = version ? size_on_disk(config_.directory, *version) : std::nullopt) {
             bytes += std::make_shared<KeptFileOnDisk>(owner, version->file_name(), version->header(*size), *size)
                          ->bytes_kept();
@@ -249,7 +249,7 @@ bool DiskCache::drop_now(const ObjectInfo& object) {
     close_idle();
     bool is_dropped = true;
     for (const bool is_encoded : {false, true}) {
-        const auto version = kept_version(config_.store, object, is_encoded);
+        const auto version = version_of(object, is_encoded);
         if (!version || !size_on_disk(config_.directory, *version)) {
             continue;
         }
@@ -281,8 +281,12 @@ void DiskCache::post_write(std::function<void()> write) {
     });
 }
 
-// Behind what was written of it before: one thread writes.
 void DiskCache::renamed(const ObjectInfo& object, const ObjectInfo& copy) {
+    rename_later(in_bucket(object), in_bucket(copy));
+}
+
+// Behind what was written of it before: one thread writes.
+void DiskCache::rename_later(const ObjectInfo& object, const ObjectInfo& copy) {
     for (const bool is_encoded : {false, true}) {
         const auto from = kept_version(config_.store, object, is_encoded);
         const auto to = kept_version(config_.store, copy, is_encoded);
@@ -297,7 +301,19 @@ void DiskCache::renamed(const ObjectInfo& object, const ObjectInfo& copy) {
     }
 }
 
+void DiskCache::sent(const ObjectInfo& acknowledged, const std::string& etag) {
+    ObjectInfo before = acknowledged;
+    before.etag = sent_.note(acknowledged.etag, etag);
+    ObjectInfo sent = acknowledged;
+    sent.etag = etag;
+    rename_later(before, sent);
+}
+
 void DiskCache::renamed(std::vector<RenamedObject> objects) {
+    for (RenamedObject& object : objects) {
+        object.etag = sent_.in_bucket(object.etag);
+        object.copy_etag = sent_.in_bucket(object.copy_etag);
+    }
     std::erase_if(objects, [this](const RenamedObject& object) {
         return !may_have(object.etag) || (object.copy_etag == object.etag && object.copy_write_id.empty());
     });
@@ -332,12 +348,19 @@ void DiskCache::rename_now(const KeptVersion& from, const KeptVersion& to, std::
     }
 }
 
+ObjectInfo DiskCache::in_bucket(ObjectInfo object) const {
+    object.etag = sent_.in_bucket(object.etag);
+    return object;
+}
+
+std::optional<KeptVersion> DiskCache::version_of(const ObjectInfo& object, bool is_encoded) const {
+    return kept_version(config_.store, in_bucket(object), is_encoded);
+}
+
 std::shared_ptr<FileBeingKept> DiskCache::begin() {
     KeptFileOwner& owner = *this;
-    return std::make_shared<FileBeingKeptOnDisk>(owner,
-                                                 [store = config_.store](const ObjectInfo& object, bool is_encoded) {
-                                                     return kept_version(store, object, is_encoded);
-                                                 });
+    return std::make_shared<FileBeingKeptOnDisk>(
+        owner, [this](const ObjectInfo& object, bool is_encoded) { return version_of(object, is_encoded); });
 }
 
 bool DiskCache::write_later(std::function<void()> write) {

@@ -24,6 +24,7 @@
 #include "ckptfs/status.h"
 #include "disk/disk_threads.h"
 #include "disk/kept_file.h"
+#include "disk/sent_etags.h"
 
 namespace ckptfs {
 
@@ -77,6 +78,8 @@ public:
     void renamed(std::vector<RenamedObject> objects) override;
     [[nodiscard]] std::shared_ptr<KeptFile> file(const ObjectInfo& object, bool is_encoded,
                                                  std::uint64_t size) override;
+    // A version is in the bucket, under another ETag than it has here until the mount ends. It is kept under that.
+    void sent(const ObjectInfo& acknowledged, const std::string& etag);
 
     // Writes what waits, and nothing after it. False where the disk hangs: then a thread may use this for as long as
     // the process lives.
@@ -113,6 +116,10 @@ private:
     [[nodiscard]] std::optional<std::uint64_t> whole_size_now(const KeptVersion& version);
     [[nodiscard]] std::uint64_t bytes_kept_now(const ObjectInfo& object);
     [[nodiscard]] bool drop_now(const ObjectInfo& object);
+    // With the ETag under which it is kept.
+    [[nodiscard]] ObjectInfo in_bucket(ObjectInfo object) const;
+    [[nodiscard]] std::optional<KeptVersion> version_of(const ObjectInfo& object, bool is_encoded) const;
+    void rename_later(const ObjectInfo& object, const ObjectInfo& copy);
     void close_idle();
     void rename_now(const std::vector<RenamedObject>& objects);
     void rename_now(const KeptVersion& from, const KeptVersion& to, std::uint64_t size);
@@ -129,6 +136,7 @@ private:
     std::atomic<bool> checks_files_{false};
     std::atomic<bool> is_ending_{false};
     CheckedFiles checked_;
+    SentEtags sent_;
 
     std::atomic<int> waiting_{0};
     // Of those behind them.

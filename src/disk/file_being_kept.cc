@@ -64,9 +64,8 @@ void FileBeingKeptOnDisk::finish(const ObjectInfo& object, bool is_encoded, std:
     bool is_written = false;
     {
         const MutexLock lock(mutex_);
-        version_ = name_version_(object, is_encoded);
-        size_ = size;
-        is_written = waiting_ == 0 && version_;
+        finished_ = Finished{object, is_encoded, size};
+        is_written = waiting_ == 0;
     }
     if (is_written) {
         owner_.post_write([self = shared_from_this()] { self->give_name(); });
@@ -75,7 +74,7 @@ void FileBeingKeptOnDisk::finish(const ObjectInfo& object, bool is_encoded, std:
 
 bool FileBeingKeptOnDisk::was_the_last() {
     const MutexLock lock(mutex_);
-    return --waiting_ == 0 && version_.has_value();
+    return --waiting_ == 0 && finished_.has_value();
 }
 
 int FileBeingKeptOnDisk::file() {
@@ -142,20 +141,19 @@ std::map<std::uint64_t, std::uint64_t> FileBeingKeptOnDisk::hashes_of(std::uint6
 }
 
 void FileBeingKeptOnDisk::give_name() {
-    std::optional<KeptVersion> version;
-    std::uint64_t size = 0;
+    Finished finished;
     FileDescriptor data;
     {
         const MutexLock lock(mutex_);
-        version = version_;
-        size = size_;
+        finished = *finished_;
         data = std::move(file_);
     }
-    const auto hashes = hashes_of(size);
-    if (!data || hashes.empty()) {
+    const std::optional<KeptVersion> version = name_version_(finished.object, finished.is_encoded);
+    const auto hashes = hashes_of(finished.size);
+    if (!version || !data || hashes.empty()) {
         return;
     }
-    const auto made = std::make_shared<KeptFileOnDisk>(owner_, *version, size);
+    const auto made = std::make_shared<KeptFileOnDisk>(owner_, *version, finished.size);
     if (made->make_of(data.get(), hashes)) {
         const std::int64_t taken = taken_.exchange(0);
         owner_.takes_room(static_cast<std::uint64_t>(taken), -taken);

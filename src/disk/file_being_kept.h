@@ -21,7 +21,7 @@ namespace ckptfs {
 
 class FileBeingKeptOnDisk final : public FileBeingKept, public std::enable_shared_from_this<FileBeingKeptOnDisk> {
 public:
-    // Which version it became; null where versions of the object cannot be told apart.
+    // Which version it became, asked where the owner writes; null where versions of the object cannot be told apart.
     using NameVersion = std::function<std::optional<KeptVersion>(const ObjectInfo&, bool is_encoded)>;
 
     FileBeingKeptOnDisk(KeptFileOwner& owner, NameVersion name_version)
@@ -60,8 +60,13 @@ private:
     std::map<std::uint64_t, Frame> frames_ GUARDED_BY(mutex_);
     std::uint64_t last_number_ GUARDED_BY(mutex_) = 0;
     int waiting_ GUARDED_BY(mutex_) = 0;
-    std::optional<KeptVersion> version_ GUARDED_BY(mutex_);
-    std::uint64_t size_ GUARDED_BY(mutex_) = 0;
+    struct Finished {
+        ObjectInfo object;
+        bool is_encoded = false;
+        // Of the file.
+        std::uint64_t size = 0;
+    };
+    std::optional<Finished> finished_ GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptfs

@@ -56,6 +56,11 @@ UnsentChanges::~UnsentChanges() {
 }
 
 void UnsentChanges::start(const std::function<void(std::function<void()>)>& first) {
+    for (const auto& [object, etag] : std::exchange(sent_before_, {})) {
+        if (environment_.in_bucket) {
+            environment_.in_bucket(object, etag);
+        }
+    }
     const auto send = [this] {
         {
             const MutexLock lock(mutex_);

@@ -27,6 +27,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/mutex.h"
@@ -87,6 +88,8 @@ struct WritebackEnvironment {
     GivenUpMarkers* given_up = nullptr;
     // Who waits for all to be sent is told of what has failed for so long. 0: waits.
     Milliseconds patience{0};
+    // What was acknowledged as this is in the bucket, under another ETag. On any thread.
+    std::function<void(const ObjectInfo& acknowledged, const std::string& etag)> in_bucket{};
     // A file is being written: calls what is returned once that is over, also where the file was given up. What has not
     // been called by the end of the process is for the next mount to tell others of.
     std::function<std::function<void()>(const std::string& key)> begin_file{};
@@ -252,8 +255,9 @@ private:
     // Null where no other mount is told.
     std::unique_ptr<Announcements> announcements_;
     std::string id_;
-    // Announcements of what earlier mounts have left, until start().
+    // Announcements of what earlier mounts have left, and what they had sent; until start().
     std::vector<std::string> left_;
+    std::vector<std::pair<ObjectInfo, std::string>> sent_before_;
 
     mutable Mutex mutex_;
     Condition idle_;

@@ -49,7 +49,12 @@ void UnsentChanges::take_over(std::vector<LogEntry> entries) {
             unsent.insert_or_assign(change->number, std::move(*change));
         } else {
             const SentChange& sent = std::get<SentChange>(entry);
-            unsent.erase(sent.number);
+            if (const auto found = unsent.find(sent.number); found != unsent.end()) {
+                if (!sent.etag.empty()) {
+                    sent_before_.emplace_back(std::move(found->second.object), sent.etag);
+                }
+                unsent.erase(found);
+            }
             aliases_.note(sent.key, sent.acknowledged_etag, sent.etag);
         }
     }

@@ -289,6 +289,9 @@ void UnsentChanges::sent(const HeldPtr& held, const std::string& etag) {
         }
         barriers = take_sent();
     }
+    if (!etag.empty() && etag != change.object.etag && environment_.in_bucket) {
+        environment_.in_bucket(change.object, etag);
+    }
     end_announcement(held->change.announcement);
     for (const std::function<void(Status)>& each : barriers) {
         each({});

@@ -86,6 +86,34 @@ def test_a_restart_fetches_nothing_of_what_was_written(make, simulator, content)
     assert status(made)["bytes_read"] == len(content)
 
 
+@pytest.mark.parametrize("is_killed", [False, True], ids=["unmounted", "killed"])
+def test_a_restart_fetches_nothing_of_what_the_disk_acknowledged(make, simulator, prefix, content, is_killed):
+    """The bucket gives it another ETag than the disk did, once for each name."""
+    made = make("--ack", "disk")
+    if is_killed:
+        simulator.inject(*({"op": operation, "key": f"{prefix}shard.tmp", "action": "403"}
+                           for operation in ["PutObject", "CreateMultipartUpload"]))
+    (made / "shard.tmp").write_bytes(content)
+    os.rename(made / "shard.tmp", made / "shard")
+    wait_until_written(made, len(content))
+    if is_killed:
+        made.process.kill()
+        made.process.wait()
+        made.remove()
+        simulator.clear_faults()
+        made = make("--ack", "disk")
+        assert (made / "shard").read_bytes() == content
+    subprocess.run([CKPTFS, "wait", made.path], check=True, timeout=60)
+    assert made.unmount() == 0
+    for options in [], ["--ack", "disk"]:
+        made = make(*options)
+        simulator.reset_counters()
+        assert (made / "shard").read_bytes() == content
+        assert gets(simulator) == 0
+        assert status(made)["bytes_read"] == len(content)
+        assert made.unmount() == 0
+
+
 def test_a_restart_fetches_nothing_of_what_was_read(make, mount, simulator, compress, content):
     (mount("--compress", compress) / "shard").write_bytes(content)
     made = make()

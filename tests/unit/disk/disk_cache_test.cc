@@ -271,6 +271,35 @@ TEST_F(DiskCacheTest, WhatIsWrittenIsThereOnceItIsInTheBucket) {
     EXPECT_EQ(cache->statistics().failure, "");
 }
 
+// --ack disk: under the ETag of the acknowledgement until the mount ends, and under the bucket's afterwards.
+TEST_F(DiskCacheTest, WhatIsSentLaterIsThereUnderBothEtags) {
+    for (const bool is_sent_before : {false, true}) {
+        const std::string key = is_sent_before ? "early" : "late";
+        ObjectInfo in_bucket = object(key);
+        in_bucket.etag = "\"of " + key + "\"";
+        {
+            const auto cache = make_cache();
+            const auto being_kept = cache->begin();
+            being_kept->add(0, payload_of(frame_of('x')));
+            if (is_sent_before) {
+                cache->sent(object(key), in_bucket.etag);
+            }
+            being_kept->finish(object(key), false, kFrameSize);
+            // And a copy of it, which the store gives another one.
+            cache->sent(object(key), "\"" + key + " of tmp\"");
+            cache->sent(object(key), in_bucket.etag);
+            EXPECT_TRUE(cache->stop());
+            EXPECT_TRUE(cache->may_have(object(key).etag));
+            EXPECT_TRUE(has(*cache->file(object(key), false, kFrameSize), 0, 'x')) << key;
+        }
+        const auto next = make_cache();
+        EXPECT_TRUE(next->may_have(in_bucket.etag));
+        EXPECT_TRUE(has(*next->file(in_bucket, false, kFrameSize), 0, 'x')) << key;
+        EXPECT_FALSE(has(*next->file(object(key), false, kFrameSize), 0, 'x')) << key;
+    }
+    EXPECT_EQ(files().size(), 4U);
+}
+
 TEST_F(DiskCacheTest, OfWhatWasNotPublishedNothingIsLeft) {
     const auto cache = make_cache();
     cache->begin()->add(0, payload_of(frame_of('x')));
