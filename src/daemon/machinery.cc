@@ -231,7 +231,9 @@ void Machinery::end_leftovers_of_mounts(std::vector<Leftovers> leftovers, const 
         });
     }
     if (!leftovers.empty()) {
-        end_leftovers(std::move(leftovers), client_->store(), *journal_,
+        // What is to be removed may not have been sent yet.
+        ObjectStore& store = unsent_ == nullptr ? static_cast<ObjectStore&>(client_->store()) : unsent_->store();
+        end_leftovers(std::move(leftovers), store, *journal_,
                       [this](const std::string& key, const std::string& upload, StoreDone<void> done) {
                           fs_->record_unfinished({key, upload, {}}, std::move(done));
                       });

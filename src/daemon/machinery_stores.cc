@@ -108,6 +108,13 @@ WritebackEnvironment Machinery::writeback_environment(std::uint64_t limit) {
     common.in_bucket = [this](const ObjectInfo& acknowledged, const std::string& etag) {
         disk_->sent(acknowledged, etag);
     };
+    common.note_hidden = [this](const std::string& key, bool is_there) {
+        if (is_there) {
+            journal_->object_begun(key);
+        } else {
+            journal_->object_ended(key);
+        }
+    };
     common.patience = config_.store.retry_for;
     common.begin_file = [this](const std::string& key) -> std::function<void()> {
         const UploadIntent intent = journal_->intend(key, client_->clock().wall_now());

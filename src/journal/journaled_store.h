@@ -22,7 +22,7 @@ namespace ckptfs {
 class JournaledStore final : public ObjectStore {
 public:
     // `prefix`: of the mount's keys. `is_behind_disk`: what is sent was acknowledged, so that no file has failed whose
-    // upload is left over, and the disk knows of hidden objects.
+    // upload is left over, and hidden objects are noted when that was (WritebackEnvironment::note_hidden).
     JournaledStore(ObjectStore& store, MountJournal& journal, LostUploads& lost, UploadAborts& aborts,
                    const std::string& prefix, bool is_behind_disk = false)
         : store_(store),

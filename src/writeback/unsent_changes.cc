@@ -338,6 +338,9 @@ void UnsentChanges::appended(const Waiting& waiting, const Status& written) {
     give_up_superseded(superseded);
     if (written) {
         acknowledged_anew(*held);
+        if (held->removes() && is_hidden(held->key())) {
+            environment_.note_hidden(held->key(), false);
+        }
     }
     waiting.done(written);
     step_ended();

@@ -88,6 +88,9 @@ struct WritebackEnvironment {
     GivenUpMarkers* given_up = nullptr;
     // Who waits for all to be sent is told of what has failed for so long. 0: waits.
     Milliseconds patience{0};
+    // An object below kTemporaryPrefix is about to be acknowledged, or its removal was: what is there at the end of the
+    // process is for the next mount to remove.
+    std::function<void(const std::string& key, bool is_there)> note_hidden{};
     // What was acknowledged as this is in the bucket, under another ETag. On any thread.
     std::function<void(const ObjectInfo& acknowledged, const std::string& etag)> in_bucket{};
     // A file is being written: calls what is returned once that is over, also where the file was given up. What has not
@@ -191,6 +194,7 @@ private:
     explicit UnsentChanges(const WritebackEnvironment& environment);
     // By which other mounts know who uses it; of the first mount that did.
     static Result<std::string> disk_id(const std::string& directory);
+    [[nodiscard]] bool is_hidden(const std::string& key) const;
     // Empty where others need not be told of it.
     [[nodiscard]] std::string announced_as(const UnsentChange& change) const;
     void end_announcement(const std::string& announcement);

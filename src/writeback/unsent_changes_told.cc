@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "ckptfs/format.h"
 #include "writeback/unsent_changes.h"
 
 namespace ckptfs {
@@ -11,6 +12,10 @@ std::string UnsentChanges::announced_as(const UnsentChange& change) const {
     return announcements_ == nullptr || change.kind == UnsentChange::Kind::kRemove
                ? ""
                : environment_.announced_as(change.object.key);
+}
+
+bool UnsentChanges::is_hidden(const std::string& key) const {
+    return environment_.note_hidden && key.starts_with(environment_.prefix + std::string(kTemporaryPrefix));
 }
 
 void UnsentChanges::end_announcement(const std::string& announcement) {
@@ -61,6 +66,9 @@ void UnsentChanges::acknowledge(UnsentChange change, Body body, std::function<bo
     held->body = std::move(body);
     held->change.is_barrier = environment_.is_barrier(held->key());
     Waiting waiting{held, std::move(may), std::move(announced.takes_back), std::move(done)};
+    if (!held->removes() && is_hidden(held->key())) {
+        environment_.note_hidden(held->key(), true);
+    }
     if (!held->change.is_barrier || held->removes() || !environment_.announced_by_others) {
         announce(std::move(waiting), announced.announcement);
         return;

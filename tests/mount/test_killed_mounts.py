@@ -23,10 +23,10 @@ OUT_OF_ORDER = ("import os, sys; file = os.open(sys.argv[1], os.O_RDWR | os.O_CR
 class Killed:
     """`shard` is being written on one mount while that is killed; `other` commits."""
 
-    def __init__(self, mount, simulator, prefix: str, journals: pathlib.Path) -> None:
+    def __init__(self, mount, simulator, prefix: str, journals: pathlib.Path, *options: str) -> None:
         self.simulator, self.prefix = simulator, prefix
-        self.again = lambda: mount(environment={"CKPTFS_STATE_DIR": str(journals)}, at=self.ours.path)
-        self.ours = mount(environment={"CKPTFS_STATE_DIR": str(journals)})
+        self.again = lambda: mount(*options, environment={"CKPTFS_STATE_DIR": str(journals)}, at=self.ours.path)
+        self.ours = mount(*options, environment={"CKPTFS_STATE_DIR": str(journals)})
         self.other = mount()
         (self.other / "step").mkdir()
         self.key = prefix + "step/shard"
@@ -68,7 +68,10 @@ def test_a_file_whose_upload_is_ended_holds_the_marker_back(killed):
     commit(killed.other / "step")
 
 
-def test_a_file_that_was_written_out_of_order_counts_too(killed):
+@pytest.mark.parametrize("is_by_disk", [False, True], ids=["store", "disk"])
+def test_a_file_that_was_written_out_of_order_counts_too(mount, simulator, prefix, tmp_path, is_by_disk):
+    options = ["--ack", "disk", "--cache-dir", str(tmp_path / "disk")] if is_by_disk else []
+    killed = Killed(mount, simulator, prefix, tmp_path / "journals", *options)
     killed.kill_while(OUT_OF_ORDER, lambda: killed.simulator.keys(f"{killed.prefix}.ckptfs/tmp/"))
     killed.again()
     wait_until(killed.is_ended, "the hidden object to be removed")
