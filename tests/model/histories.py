@@ -78,9 +78,23 @@ class Author:
             self.history["kept"] = {"passthrough": dice.choice(["auto", "never"]), "size": dice.choice(["64M", "1G"])}
             # Smaller ones are not kept.
             self.sizes = [100, 300 * KIB, 300 * KIB, *LARGE[:2]]
+        if dice.random() < float(os.environ.get("CKPTFS_MODEL_BY_DISK", "0.1")):
+            self.acknowledge_by_disk(mounts)
         self.slots = self.tags = self.children = 0
         self.queue: list[dict] = []
         self.last: dict | None = None
+
+    def acknowledge_by_disk(self, mounts: int) -> None:
+        """What is acknowledged is waited for before each look at the bucket."""
+        self.history["ack"] = "disk"
+        self.history.setdefault("kept", {"passthrough": "never", "size": "64M"})
+        # The store takes it in the end; a mount that is stopped, or serves what was left open, cannot be asked.
+        self.faults = {"lasting": "passing", "slow": "delays"}.get(self.faults, self.faults)
+        self.weights.update(unmount=0, pause=0)
+        if mounts > 1:
+            # Where another mount is faster with a name, a change of it waits for ever.
+            self.overlap = 0
+            self.weights.update(strike=0, storm=0)
 
     def options(self) -> list[str]:
         dice = self.dice
@@ -379,8 +393,8 @@ class Author:
             operation = rule["op"]
         elif self.faults == "passing":
             rule.update(action=dice.choice(PASSING), times=dice.choice([1, 1, 2]), after=dice.choice([0, 0, 1, 2]))
-        elif self.faults == "slow":
-            action = dice.choice(["slow", "slow", "hang"])
+        elif self.faults in ("slow", "delays"):
+            action = dice.choice(["slow", "slow", "hang"]) if self.faults == "slow" else "slow"
             rule.update(action=action, ms=dice.choice([50, 300, 1500] if action == "slow" else [1500, 6000]))
             if action == "slow" and dice.random() < 0.3:
                 rule["mbps"] = 5

@@ -27,6 +27,15 @@ class MountSteps:
                 break
         return bool(self.model.differences)
 
+    def wait_until_sent(self) -> None:
+        """By all mounts. One that ends sends first."""
+        for mount in self.mounts[:self.model.points]:
+            if not mount.is_mounted():
+                continue
+            done = subprocess.run([CKPTFS, "wait", mount.path, "--timeout", "60s"], capture_output=True, text=True)
+            if done.returncode != 0 and mount.is_mounted():
+                self.model.differ("unsent", f"{mount.path}: {done.stderr.strip()}")
+
     def pause(self, step: dict) -> None:
         for call in self.calls.values():
             call.slowed = {"*"}

@@ -44,6 +44,8 @@ class Player(MountSteps):
         self.mounts: list[LivingMount] = []
         self.disks: list[SmallDisk] = []
         self.kept = KeptFiles(**history["kept"]) if "kept" in history else None
+        # Changes go to the bucket behind the calls.
+        self.by_disk = history.get("ack") == "disk"
         self.agents = Agents()
         self.model = tree_rules.Model(history["mounts"], RETRY_FOR)
         self.model.cached = {index for index, options in enumerate(history["options"]) if "never" in options}
@@ -75,7 +77,7 @@ class Player(MountSteps):
             self.disks.append(SmallDisk(kib))
             options += ["--staging-dir", str(self.disks[-1].path)]
             self.model.tight.add(index)
-        return options + (self.kept.options if self.kept else [])
+        return options + (self.kept.options if self.kept else []) + (["--ack", "disk"] if self.by_disk else [])
 
     def __exit__(self, *_) -> None:
         self.simulator.clear_faults()
@@ -169,7 +171,7 @@ class Player(MountSteps):
         told = "died" if "died" in answer else answer.get("errno", "ok")
         data = f" {len(answer['data'])} bytes" if answer.get("data") else ""
         self.note(f"<- {name} {call.step['do']} {told}{data} after {took:.2f} s")
-        self.model.end(call, answer, self.store.files(self.prefix))
+        self.model.end(call, answer, self.found())
         if "died" in answer:
             self.simple({"do": "kill", "who": name})
         self.check_time(call, took)
@@ -208,8 +210,14 @@ class Player(MountSteps):
     def memory_is_short(self) -> bool:
         return sum(len(content or b"") for file in self.model.files() for content in file.contents) > 16 << 20
 
+    def found(self) -> dict[str, bytes]:
+        """In the bucket, once all that was acknowledged is there."""
+        if self.by_disk:
+            self.wait_until_sent()
+        return self.store.files(self.prefix)
+
     def check_bucket(self) -> None:
-        self.model.check_bucket(self.store.files(self.prefix))
+        self.model.check_bucket(self.found())
 
     # --- the driver's own steps
 
@@ -264,7 +272,7 @@ class Player(MountSteps):
             self.agents.poll(0.5)
             self.take_answers()
         if who in self.calls:
-            self.model.end(call, {"died": True}, self.store.files(self.prefix))
+            self.model.end(call, {"died": True}, self.found())
         if who in self.model.agents:
             self.simple(step)
         if not self.model.dying:
@@ -280,10 +288,10 @@ class Player(MountSteps):
         for mount in list(self.model.ending):
             self.ended({"do": "ended", "mount": mount})
         deadline = time.monotonic() + SLOW
-        while not (self.store.wait_until_quiet() and self.model.at_rest(self.store.files(self.prefix))):
+        while not (self.store.wait_until_quiet() and self.model.at_rest(self.found())):
             if time.monotonic() > deadline:
                 break
-        found = self.store.files(self.prefix)
+        found = self.found()
         self.model.check_bucket(found)
         self.model.rest(found)
 

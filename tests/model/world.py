@@ -124,9 +124,9 @@ class KeptFiles:
         self.options = ["--cache-dir", str(self.path), "--cache-size", size, "--passthrough", passthrough]
 
     def damage(self, number: int) -> int:
-        """Flips a bit in about half of them, as a bad disk does."""
+        """Flips a bit in about half of them, as a bad disk does. Not in what is not in the bucket yet."""
         count, dice = 0, random.Random(number)
-        for path in self.path.rglob("*"):
+        for path in self.path.glob("*"):
             # Some go meanwhile.
             with contextlib.suppress(FileNotFoundError):
                 if dice.random() < 0.5 and path.is_file() and (size := path.stat().st_size) > 0:
