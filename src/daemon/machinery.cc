@@ -6,8 +6,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <future>
 #include <iterator>
+#include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <tuple>
@@ -230,14 +233,34 @@ void Machinery::end_leftovers_of_mounts(std::vector<Leftovers> leftovers, const 
             });
         });
     }
-    if (!leftovers.empty()) {
-        // What is to be removed may not have been sent yet.
-        ObjectStore& store = unsent_ == nullptr ? static_cast<ObjectStore&>(client_->store()) : unsent_->store();
-        end_leftovers(std::move(leftovers), store, *journal_,
-                      [this](const std::string& key, const std::string& upload, StoreDone<void> done) {
-                          fs_->record_unfinished({key, upload, {}}, std::move(done));
-                      });
+    std::map<std::string, std::vector<Leftovers>> by_disk;
+    for (Leftovers& leftover : leftovers) {
+        const std::string directory = std::filesystem::path(leftover.path).parent_path().string();
+        const bool is_on_another = std::find(other_disks_.begin(), other_disks_.end(), directory) != other_disks_.end();
+        by_disk[is_on_another ? directory : ""].push_back(std::move(leftover));
     }
+    for (auto& [directory, on_disk] : by_disk) {
+        if (directory.empty()) {
+            end_leftovers_now(std::move(on_disk));
+            continue;
+        }
+        // Its hidden objects are in the bucket then, and so is what was made of them.
+        unsent_->when_sent_from(
+            directory, [this, left = std::make_shared<std::vector<Leftovers>>(std::move(on_disk))](const Status& sent) {
+                if (sent) {
+                    end_leftovers_now(std::move(*left));
+                }
+            });
+    }
+}
+
+void Machinery::end_leftovers_now(std::vector<Leftovers> leftovers) {
+    // What is to be removed may not have been sent yet.
+    ObjectStore& store = unsent_ == nullptr ? static_cast<ObjectStore&>(client_->store()) : unsent_->store();
+    end_leftovers(std::move(leftovers), store, *journal_,
+                  [this](const std::string& key, const std::string& upload, StoreDone<void> done) {
+                      fs_->record_unfinished({key, upload, {}}, std::move(done));
+                  });
 }
 
 // Of all that the last mount here was writing.

@@ -94,6 +94,7 @@ private:
     void cancel();
     void recall_failures(std::vector<Leftovers>& leftovers);
     // `untold`: null for those that come later.
+    void end_leftovers_now(std::vector<Leftovers> leftovers);
     void end_leftovers_of_mounts(std::vector<Leftovers> leftovers, const std::shared_ptr<UntoldFiles>& untold);
     void others_know_all();
     void release_unused_memory();
@@ -119,6 +120,8 @@ private:
     std::unique_ptr<UploadAborts> aborts_;
     std::unique_ptr<ObjectStore> journaled_;
     // Null without --ack disk.
+    // Directories of disks that mounts have left, but for this mount's own.
+    std::vector<std::string> other_disks_;
     std::unique_ptr<GivenUpMarkers> given_up_;
     std::unique_ptr<UnsentDisks> unsent_;
     std::unique_ptr<fs::DiskAcknowledgement> acknowledging_;

@@ -73,6 +73,7 @@ void Machinery::open_journal(const std::vector<UnsentPlace>& disks) {
     }
     for (std::size_t number = 1; number < disks.size(); ++number) {
         take_all(leftovers_, take_leftovers(disks[number].directory, kOnDisk));
+        other_disks_.push_back(disks[number].directory);
     }
     if (journals.another_lives && directory) {
         watch_for_leftovers(*directory, place);

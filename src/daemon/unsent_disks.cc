@@ -178,6 +178,16 @@ void UnsentDisks::when_sent(const std::function<void(Status)>& sent) const {
     }
 }
 
+void UnsentDisks::when_sent_from(const std::string& directory, const std::function<void(Status)>& sent) const {
+    const auto disk = std::find_if(disks_.begin(), disks_.end(),
+                                   [&directory](const Disk& each) { return each.place.directory == directory; });
+    if (disk == disks_.end()) {
+        sent(failure(ENOENT, escaped(directory) + " is not open"));
+    } else {
+        disk->store->unsent().when_sent(sent);
+    }
+}
+
 void UnsentDisks::withdraw(const std::function<void()>& done) const {
     const auto left = std::make_shared<std::atomic<std::size_t>>(disks_.size());
     for (const Disk& disk : disks_) {
@@ -211,6 +221,11 @@ UnsentStatus UnsentDisks::status() const {
 
 std::string UnsentDisks::left() const {
     const UnsentStatus status = this->status();
+    if (status.changes == 0 && status.given_up > 0) {
+        return format("{} acknowledged by the disk and not made in the bucket: {}{}",
+                      counted(status.given_up, "commit marker"), escaped(status.given_up_key),
+                      status.given_up > 1 ? ", ..." : "");
+    }
     return status.changes == 0
                ? ""
                : format("{}, {} MiB, are on the disk in {} and not in the bucket: mount it there again",

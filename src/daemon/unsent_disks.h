@@ -57,6 +57,8 @@ public:
     // As UnsentChanges.
     void when_sent(const std::function<void(Status)>& sent) const;
     void withdraw(const std::function<void()>& done) const;
+    // Of the disk in this directory alone; with a failure where that could not be opened.
+    void when_sent_from(const std::string& directory, const std::function<void(Status)>& sent) const;
     // Of all: the numbers of changes are this mount's.
     [[nodiscard]] UnsentStatus status() const;
     // In bytes.

@@ -307,6 +307,10 @@ void DiskCache::sent(const ObjectInfo& acknowledged, const std::string& etag) {
     ObjectInfo sent = acknowledged;
     sent.etag = etag;
     rename_later(before, sent);
+    if (before.etag != acknowledged.etag) {
+        // A copy with a description of its own, whose source was sent before.
+        rename_later(acknowledged, sent);
+    }
 }
 
 void DiskCache::renamed(std::vector<RenamedObject> objects) {

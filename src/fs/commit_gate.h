@@ -118,7 +118,7 @@ private:
     Result<States> look(const std::set<std::string>& keys);
     [[nodiscard]] static NameState state_of(const std::string& key, const std::string& directory, const States& states);
     Status check_evidence_again(const std::string& directory, const std::string& marker_key, WallTime acknowledged);
-    // What has failed after `acknowledged` does not count.
+    // What was begun after `acknowledged` does not count.
     Status check_failed(const std::string& directory, const std::vector<std::string>& markers,
                         std::vector<FailedRecord> failed, WallTime acknowledged);
     Status check_unfinished(const std::vector<std::string>& markers, std::vector<OpenUpload> unfinished,

@@ -78,6 +78,7 @@ void CommitGate::move_failures(const std::vector<FailedRecord>& failures, const 
                 file.since = std::min(record.failed, record.since.value_or(record.failed));
             }
             file.process = record.process;
+            file.began = record.began;
             if (!record.record_etag.empty() || record.host != state_.env.host) {
                 // A record that does not say is not this machine's either.
                 file.host = record.host.empty() ? "another machine" : record.host;
@@ -120,10 +121,9 @@ Status CommitGate::check_failed(const std::string& directory, const std::vector<
     if (Status told = read_all(failed); !told) {
         return ask_again(told.error());
     }
+    // However late it has failed, the marker may have waited for it.
     std::erase_if(failed, [acknowledged](const FailedRecord& record) {
-        const WallTime since = std::min(record.failed, record.since.value_or(record.failed));
-        return acknowledged != WallTime::max() && record.failed != WallTime::max() &&
-               since > acknowledged + kTimesDifferBy;
+        return acknowledged != WallTime::max() && record.began && *record.began > acknowledged + kTimesDifferBy;
     });
     for (const FailedRecord& record : failed) {
         const NameState state = state_of(record.key, directory, *states);

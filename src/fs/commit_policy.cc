@@ -26,6 +26,7 @@ constexpr std::string_view kUnanswered = "unanswered: ";
 constexpr std::string_view kSince = "since: ";
 constexpr std::string_view kLate = "late: ";
 constexpr std::string_view kNoted = "noted: ";
+constexpr std::string_view kBegan = "began: ";
 
 // As ckptfs gc keeps what is left, unless it is told otherwise.
 constexpr Milliseconds kKept = std::chrono::hours(24);
@@ -58,6 +59,9 @@ std::string record_text(const FailedRecord& record) {
     if (record.since) {
         text += time_line(kSince, *record.since);
     }
+    if (record.began) {
+        text += time_line(kBegan, *record.began);
+    }
     if (record.noted) {
         text += time_line(kNoted, *record.noted);
     }
@@ -84,6 +88,8 @@ FailedRecord parse_record(std::string_view text) {
             record.unanswered.emplace_back(line.substr(kUnanswered.size()));
         } else if (line.starts_with(kSince)) {
             record.since = parse_time(line.substr(kSince.size()));
+        } else if (line.starts_with(kBegan)) {
+            record.began = parse_time(line.substr(kBegan.size()));
         } else if (line.starts_with(kNoted)) {
             record.noted = parse_time(line.substr(kNoted.size()));
         } else if (line.starts_with(kLate)) {

@@ -38,6 +38,8 @@ struct FailedRecord {
     std::chrono::seconds late{0};
     // When the file failed, where its record was written later: its directory was renamed since, or its mount ended.
     std::optional<WallTime> since{};
+    // When the file began to be written, where that is known.
+    std::optional<WallTime> began{};
     // In a mount's journal: when the file failed under this name, by the mount's clock.
     std::optional<WallTime> noted{};
     // That failed to write it, where it was one of this mount.

@@ -54,6 +54,8 @@ struct FailedFile {
     std::vector<std::string> unanswered{};
     // When it failed, where that is not now.
     std::optional<WallTime> since{};
+    // When it began to be written, where that is known.
+    std::optional<WallTime> began{};
     // For how long it has failed under this name, where that is not now.
     SteadyTime::duration ago{0};
     // Where the version is not known: when it was opened for writing, which tells one attempt from another.

@@ -30,6 +30,7 @@ FailedRecord FailedSiblings::record_of(const Entry& entry) const {
     record.failed = entry.failed;
     record.late = entry.late;
     record.since = entry.file.since;
+    record.began = entry.file.began;
     record.process = entry.file.process;
     return record;
 }

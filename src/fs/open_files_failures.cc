@@ -122,6 +122,8 @@ void OpenFiles::note_failed(const Node& node, const FileWriter& writer, pid_t op
         if (has_lost_its_name(lock, node)) {
             return;
         }
+        file.began = state_.env.clock.wall_now() -
+                     std::chrono::duration_cast<WallTime::duration>(state_.env.clock.now() - node.opened_to_write);
         // By the open that took the name: the kernel must not find that of a file that failed.
         is_to_be_looked_up = !node.linked;
         // A failed rename has given it another name, and what is there is not known.

@@ -54,6 +54,7 @@ void UnfinishedFiles::recall(const std::string& key, const std::string& record) 
     file.host = told.host == state_.env.host ? "" : std::move(told.host);
     file.unanswered = std::move(told.unanswered);
     file.since = told.since;
+    file.began = told.began;
     if (told.noted) {
         file.ago = std::max(WallTime::duration(0), state_.env.clock.wall_now() - *told.noted);
     }
@@ -117,11 +118,12 @@ void UnfinishedFiles::judge_directories(const std::string& key, const Beginning&
     const WallTime surely_begun = begun.is_store_time ? begun.time : begun.time + kTimesDifferBy;
     const auto is_made_anew = std::make_shared<std::atomic<bool>>(false);
     const auto all = std::make_shared<AllEnded>(
-        directories.size(), [this, key, etag_before, is_made_anew, reply = std::move(reply)](const Status& looked) {
+        directories.size(),
+        [this, key, etag_before, is_made_anew, begun = begun.time, reply = std::move(reply)](const Status& looked) {
             if (!looked || *is_made_anew) {
                 reply(looked);
             } else {
-                add(key, etag_before, reply);
+                add({key, "the mount that was writing it was killed", etag_before, 0}, begun, reply);
             }
         });
     for (const std::string& directory : directories) {
@@ -137,14 +139,16 @@ void UnfinishedFiles::judge_directories(const std::string& key, const Beginning&
     all->one_more({});
 }
 
-void UnfinishedFiles::add(const std::string& key, std::string etag_before, Reply<void> reply) {
+void UnfinishedFiles::add(FailedFile file, WallTime began, Reply<void> reply) {
+    const std::string key = file.key;
+    file.began = began;
     bool is_first = false;
     {
         const MutexLock lock(mutex_);
         is_first = added_.insert(key).second;
     }
     if (is_first) {
-        state_.failed.add({key, "the mount that was writing it was killed", std::move(etag_before), 0});
+        state_.failed.add(std::move(file));
     }
     state_.failed.when_recorded(key, [this, key, reply = std::move(reply)] {
         if (state_.failed.is_untold(key)) {

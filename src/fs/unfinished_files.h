@@ -41,7 +41,7 @@ private:
     void judge(const std::string& key, const Beginning& begun, Reply<void> reply);
     void judge_directories(const std::string& key, const Beginning& begun, const std::string& etag_before,
                            Reply<void> reply);
-    void add(const std::string& key, std::string etag_before, Reply<void> reply);
+    void add(FailedFile file, WallTime began, Reply<void> reply);
 
     SharedState& state_;
     Mutex mutex_;

@@ -10,6 +10,7 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/mutex.h"
 #include "ckptfs/clock.h"
@@ -35,15 +36,17 @@ public:
         const MutexLock lock(mutex_);
         return markers_.erase(key) > 0;
     }
-    // With all that is in it.
-    void directory_removed(const std::string& directory) EXCLUDES(mutex_) {
+    // With all that is in it. Those of them.
+    std::vector<std::string> directory_removed(const std::string& directory) EXCLUDES(mutex_) {
+        std::vector<std::string> removed;
         const MutexLock lock(mutex_);
         const auto first = markers_.lower_bound(directory);
         auto last = first;
-        while (last != markers_.end() && last->first.starts_with(directory)) {
-            ++last;
+        for (; last != markers_.end() && last->first.starts_with(directory); ++last) {
+            removed.push_back(last->first);
         }
         markers_.erase(first, last);
+        return removed;
     }
     // How many, and one of them.
     [[nodiscard]] std::pair<std::uint64_t, std::string> left() EXCLUDES(mutex_) {

@@ -134,19 +134,21 @@ std::string LocalUploads::take_announcement(const UploadId& upload) {
 bool LocalUploads::take_back(const UploadId& upload, const std::string& announcement) {
     const MutexLock lock(mutex_);
     const auto found = uploads_.find(upload.id);
-    if (found != uploads_.end()) {
+    // Its first one may have come since.
+    const bool has_none = found != uploads_.end() && found->second.writing.announcement.empty();
+    if (has_none) {
         found->second.writing.announcement = announcement;
     }
-    return found != uploads_.end();
+    return has_none;
 }
 
-bool LocalUploads::note_begun(const UploadId& upload, UnsentChanges::Writing writing) {
+void LocalUploads::note_begun(const UploadId& upload, UnsentChanges::Writing& writing) {
     const MutexLock lock(mutex_);
     const auto found = uploads_.find(upload.id);
     if (found != uploads_.end()) {
-        found->second.writing = std::move(writing);
+        // One of a failed acknowledgement may have been taken back before.
+        std::swap(found->second.writing, writing);
     }
-    return found != uploads_.end();
 }
 
 UnsentChanges::Writing LocalUploads::end(const UploadId& upload) {

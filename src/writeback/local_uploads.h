@@ -35,11 +35,11 @@ public:
     };
     // All of it is on the disk. It stays open.
     Result<Completed> complete(const UploadId& upload, const std::vector<UploadedPart>& parts);
-    // False where it has ended.
-    [[nodiscard]] bool note_begun(const UploadId& upload, UnsentChanges::Writing writing);
+    // What it had before, or all of it where the upload has ended, comes back in `writing`.
+    void note_begun(const UploadId& upload, UnsentChanges::Writing& writing);
     // Of what was noted, which has none from then on; empty where nothing was.
     [[nodiscard]] std::string take_announcement(const UploadId& upload);
-    // False where it has ended.
+    // False where it has ended, or has another one.
     [[nodiscard]] bool take_back(const UploadId& upload, const std::string& announcement);
     // Gives back what was noted.
     UnsentChanges::Writing end(const UploadId& upload);

@@ -334,6 +334,9 @@ void UnsentChanges::appended(const Waiting& waiting, const Status& written) {
     }
     if (!written) {
         give_back(waiting, held->change.announcement);
+        if (is_hidden(held->key()) && find(held->key()) == nullptr) {
+            environment_.note_hidden(held->key(), false);
+        }
     }
     give_up_superseded(superseded);
     if (written) {

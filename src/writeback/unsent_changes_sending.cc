@@ -154,16 +154,17 @@ void UnsentChanges::tell_lost(const std::string& key, const Error& why) const {
 // Before waits for it end.
 void UnsentChanges::give_up_marker(const HeldPtr& held, const Error& why) {
     log_error(not_made(*held, why.message));
-    bool is_the_last = false;
+    if (environment_.given_up != nullptr) {
+        environment_.given_up->add(held->key());
+    }
+    tell_lost(held->key(), why);
+    HeldPtr there;
     {
         const MutexLock lock(mutex_);
-        is_the_last = overlay_.find(held->key()) == held;
+        there = overlay_.find(held->key());
     }
-    if (is_the_last) {
-        if (environment_.given_up != nullptr) {
-            environment_.given_up->add(held->key());
-        }
-        tell_lost(held->key(), why);
+    if (there != held && there != nullptr) {
+        acknowledged_anew(*there);
     }
     give_up(held);
 }
@@ -173,7 +174,9 @@ void UnsentChanges::acknowledged_anew(const HeldChange& held) const {
         return;
     }
     if (held.removes() && held.key().ends_with('/')) {
-        environment_.given_up->directory_removed(held.key());
+        for (const std::string& key : environment_.given_up->directory_removed(held.key())) {
+            made_good(key);
+        }
     } else if (environment_.given_up->made_good(held.key())) {
         made_good(held.key());
     }

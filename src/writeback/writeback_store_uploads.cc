@@ -13,10 +13,9 @@ void WritebackStore::create_upload(CreateUploadRequest request, StoreDone<Upload
         return;
     }
     const UploadId upload = uploads_.create(std::move(request));
-    unsent_->begin_writing(upload.key, [this, id = upload](const UnsentChanges::Writing& writing) {
-        if (!uploads_.note_begun(id, writing)) {
-            unsent_->end_writing(writing);
-        }
+    unsent_->begin_writing(upload.key, [this, id = upload](UnsentChanges::Writing writing) {
+        uploads_.note_begun(id, writing);
+        unsent_->end_writing(writing);
     });
     done(upload);
 }

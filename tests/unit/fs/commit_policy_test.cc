@@ -132,8 +132,10 @@ TEST(RecordText, SaysForHowLongTheFileHadFailed) {
     EXPECT_EQ(record_text(written).find("late"), std::string::npos);
     written.late = seconds(90);
     written.noted = kFailed;
+    written.began = kFailed;
     EXPECT_EQ(parse_record(record_text(written)).late, seconds(90));
     EXPECT_EQ(parse_record(record_text(written)).noted, kFailed);
+    EXPECT_EQ(parse_record(record_text(written)).began, kFailed);
     EXPECT_EQ(failed_by(kFailed, seconds(90)), kFailed - seconds(90));
     EXPECT_EQ(failed_by(kFailed, parse_record("late: 9223372036\n").late), WallTime{});
     for (const char* text : {"late: \n", "late: soon\n", "late: -1\n", "late: 9223372036854775807\n"}) {

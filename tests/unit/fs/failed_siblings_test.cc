@@ -53,7 +53,8 @@ protected:
 
 TEST_F(FailedSiblingsTest, AFailedFileIsRecordedBeforeItsCloseReturns) {
     fail_shard();
-    EXPECT_EQ(store.content(kRecord).find("host: here\netag-before: \nreason: "), 0U) << store.content(kRecord);
+    EXPECT_EQ(store.content(kRecord).find("host: here\netag-before: \nbegan: 1700000000\nreason: "), 0U)
+        << store.content(kRecord);
     EXPECT_EQ(errno_of(commit()), EIO);
     EXPECT_FALSE(store.exists("p/.metadata"));
     save("shard", "again");

@@ -209,12 +209,20 @@ TEST_F(UnsentElsewhereTest, AMarkerIsGivenUpWhereAFileHasFailed) {
     EXPECT_FALSE(never.error().retryable);
 }
 
-TEST_F(UnsentElsewhereTest, AMarkerIsSentThoughAFileHasFailedLater) {
-    store.advance_clock(kTimesDifferBy + std::chrono::seconds(2));
-    store.put_object("p/.ckptfs/failed/shard", "host: node7\nreason: no room\netag-before: \n");
-    clock.advance_wall(kTimesDifferBy + std::chrono::seconds(2));
+TEST_F(UnsentElsewhereTest, AMarkerIsSentThoughAFileThatWasBegunLaterHasFailed) {
+    const auto later = kTimesDifferBy + std::chrono::seconds(2);
+    store.advance_clock(later);
+    clock.advance_wall(later);
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>((begun + later).time_since_epoch()).count();
+    const std::string record = "host: node7\nreason: no room\netag-before: \n";
+    store.put_object("p/.ckptfs/failed/shard", record + "began: " + std::to_string(seconds) + "\n");
     EXPECT_TRUE(may_mark({kOwnDisk, begun}));
     EXPECT_FALSE(may_mark({kOwnDisk, clock.wall_now()}));
+    // Its mount may have been killed before, and told others once it was made again.
+    store.put_object("p/.ckptfs/failed/shard", record + "began: " + std::to_string(seconds - 3) + "\n");
+    EXPECT_FALSE(may_mark({kOwnDisk, begun}));
+    store.put_object("p/.ckptfs/failed/shard", record);
+    EXPECT_FALSE(may_mark({kOwnDisk, begun})) << "it may have begun before";
 }
 
 TEST_F(UnsentElsewhereTest, AMarkerWaitsForAnUploadOfAnotherMount) {

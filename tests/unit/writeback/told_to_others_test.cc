@@ -232,6 +232,26 @@ TEST_F(ToldToOthers, AFileThatIsNotAcknowledgedIsAnnouncedUntilItIsGivenUp) {
     EXPECT_TRUE(eventually([this] { return !is_told(); }));
 }
 
+TEST_F(ToldToOthers, OfAFileThatIsNotAcknowledgedBeforeOthersKnowOfItNothingIsLeft) {
+    const auto made = mount();
+    bucket.hold_answers(Operation::kPut);
+    const auto upload = (*made)->create_upload({"p/d/a", {}, "", "", "", {}}).value();
+    const auto part = (*made)->upload_part({upload, 1, Payload::from_string(kLarge), crc32c(as_bytes(kLarge))});
+    std::atomic<bool> was_asked = false;
+    auto completed = std::async(std::launch::async, [&] {
+        return (*made)->complete_upload({upload, {*part}, "", kLarge.size(), false, [&was_asked] {
+                                             was_asked = true;
+                                             return false;
+                                         }});
+    });
+    ASSERT_TRUE(bucket.wait_until_held(Operation::kPut, 1));
+    bucket.release(Operation::kPut);
+    EXPECT_FALSE(completed.get());
+    EXPECT_TRUE(was_asked);
+    ASSERT_TRUE((*made)->abort_upload(upload));
+    EXPECT_TRUE(eventually([this] { return !is_told(); }));
+}
+
 TEST_F(ToldToOthers, AMarkerThatMayNotBeMadeIsGivenUp) {
     may_mark = [] { return refusal(false); };
     auto made = started();
