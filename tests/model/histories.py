@@ -396,7 +396,7 @@ class Author:
         elif self.faults in ("slow", "delays"):
             action = dice.choice(["slow", "slow", "hang"]) if self.faults == "slow" else "slow"
             rule.update(action=action, ms=dice.choice([50, 300, 1500] if action == "slow" else [1500, 6000]))
-            if action == "slow" and dice.random() < 0.3:
+            if action == "slow" and self.faults == "slow" and dice.random() < 0.3:
                 rule["mbps"] = 5
         else:
             rule.update(action=dice.choice(LASTING))
