@@ -244,7 +244,7 @@ void Machinery::end_leftovers_of_mounts(std::vector<Leftovers> leftovers, const 
             end_leftovers_now(std::move(on_disk));
             continue;
         }
-        // Its hidden objects are in the bucket then, and so is what was made of them.
+        // Its hidden objects are in the bucket then, and so is what was made of them. Else they are the next mount's.
         unsent_->when_sent_from(
             directory, [this, left = std::make_shared<std::vector<Leftovers>>(std::move(on_disk))](const Status& sent) {
                 if (sent) {

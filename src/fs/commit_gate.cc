@@ -243,12 +243,12 @@ Status CommitGate::check_unfinished(const std::vector<std::string>& markers, std
 Result<CommitGate::Evidence> CommitGate::gather(const std::string& directory) {
     std::set<std::string> own = being_written();
     const std::string hidden = hidden_prefix(state_.env.prefix, directory);
-    auto unsent_answer = unsent_.ask(directory);
+    auto unsent_answer = unsent_.ask(directory, asked_here());
     auto uploads_answer = ask_for_uploads(directory);
     auto hidden_answer = ask_for_uploads(hidden);
     Result<std::vector<OpenUpload>> uploads = told(uploads_answer.get());
     Result<std::vector<OpenUpload>> hidden_uploads = told(hidden_answer.get());
-    Result<std::vector<UnsentDirectory>> unsent = unsent_.told(directory, asked_here(), unsent_answer.get());
+    Result<std::vector<UnsentDirectory>> unsent = unsent_answer.get();
     if (!uploads || !hidden_uploads || !unsent) {
         return failure(!uploads ? uploads.error() : !hidden_uploads ? hidden_uploads.error() : unsent.error());
     }

@@ -77,7 +77,7 @@ struct DiskAcknowledgement {
 struct AskedBy {
     // The ID of its disk, which is not elsewhere; empty for none.
     std::string disk;
-    // What has failed or began later does not matter.
+    // What began later does not matter.
     WallTime acknowledged = WallTime::max();
     // By their digests, what others have told before that, which alone matters; absent: all that they tell.
     std::optional<std::vector<std::uint64_t>> awaited{};

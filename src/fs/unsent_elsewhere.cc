@@ -58,11 +58,6 @@ ListRequest UnsentElsewhere::request_for(const std::string& directory, std::stri
     return request;
 }
 
-std::future<Result<ListResponse>> UnsentElsewhere::ask(const std::string& directory, std::string token) const {
-    ListRequest request = request_for(directory, std::move(token));
-    return ckptfs::ask<ListResponse>([&](auto done) { state_.env.store.list(std::move(request), done); });
-}
-
 void UnsentElsewhere::add(std::vector<UnsentDirectory>& unsent, const ListResponse& page, const AskedBy& by) const {
     const FileSystemEnvironment& env = state_.env;
     const std::size_t place = env.prefix.size() + kUnsentPrefix.size();
@@ -72,20 +67,6 @@ void UnsentElsewhere::add(std::vector<UnsentDirectory>& unsent, const ListRespon
         if (!is_own && is_awaited(object.key, by) &&
             counts_as_unsent(object.last_modified, now, env.write.config.failed_sibling_ttl)) {
             unsent.push_back({env.prefix + directory_of(object.key.substr(place)), object.key, object.last_modified});
-        }
-    }
-}
-
-Result<std::vector<UnsentDirectory>> UnsentElsewhere::told(const std::string& directory, const AskedBy& by,
-                                                           Result<ListResponse> page) const {
-    std::vector<UnsentDirectory> unsent;
-    for (;; page = ask(directory, page->next_continuation_token).get()) {
-        if (!page) {
-            return failure(std::move(page.error()));
-        }
-        add(unsent, *page, by);
-        if (page->next_continuation_token.empty()) {
-            return unsent;
         }
     }
 }
@@ -127,8 +108,13 @@ void UnsentElsewhere::collect(const std::string& directory, const AskedBy& by,
     std::make_shared<Collection>(*this, directory, by, std::move(reply))->ask("");
 }
 
+std::future<Result<std::vector<UnsentDirectory>>> UnsentElsewhere::ask(const std::string& directory,
+                                                                       const AskedBy& by) const {
+    return ckptfs::ask<std::vector<UnsentDirectory>>([&](auto done) { collect(directory, by, std::move(done)); });
+}
+
 Status UnsentElsewhere::look(const std::string& directory, const AskedBy& by, const std::string& what) {
-    const Result<std::vector<UnsentDirectory>> unsent = told(directory, by, ask(directory).get());
+    const Result<std::vector<UnsentDirectory>> unsent = ask(directory, by).get();
     if (!unsent && is_refused_for_good(unsent.error())) {
         // Who may not look cannot wait either.
         return {};

@@ -4,7 +4,7 @@
 // A commit marker over it would complete a checkpoint with a hole: it waits for those that are heard of, and is refused
 // where a mount has not been heard of for kUnsentCountsFor, until that is forgotten as failed files are.
 //
-// Threads: all functions may be called from any thread; but for collect() they block, for the blocking executor.
+// Threads: all functions may be called from any thread. look() and wait() block, for the blocking executor.
 #pragma once
 
 #include <cstdint>
@@ -42,12 +42,10 @@ class UnsentElsewhere {
 public:
     explicit UnsentElsewhere(SharedState& state) : state_(state) {}
 
-    // What there is in `directory` and below it: the beginning of the list, and all of it.
-    [[nodiscard]] std::future<Result<ListResponse>> ask(const std::string& directory, std::string token = {}) const;
-    [[nodiscard]] Result<std::vector<UnsentDirectory>> told(const std::string& directory, const AskedBy& by,
-                                                            Result<ListResponse> page) const;
-    // The same, without waiting.
+    // What there is in `directory` and below it.
     void collect(const std::string& directory, const AskedBy& by, Reply<std::vector<UnsentDirectory>> reply) const;
+    [[nodiscard]] std::future<Result<std::vector<UnsentDirectory>>> ask(const std::string& directory,
+                                                                        const AskedBy& by) const;
     // Success where there is nothing; a failure that is retryable where it is on its way. `what` is not made then.
     Status look(const std::string& directory, const AskedBy& by, const std::string& what);
     // The same, once nothing is on its way, or requests would not be tried again any more since `begun`.

@@ -198,8 +198,7 @@ private:
     // Empty where others need not be told of it.
     [[nodiscard]] std::string announced_as(const UnsentChange& change) const;
     void end_announcement(const std::string& announcement);
-    // Others are told of it first, where they need to be.
-    // `announcement`: that it has had.
+    // Others are told of it first, where they need to be. `announcement`: that it has had.
     void announce(Waiting waiting, const std::string& announcement) EXCLUDES(mutex_);
     void announce_anew(Waiting waiting) EXCLUDES(mutex_);
     // It is not acknowledged: who wrote it tells others of its failure before it ends this.
@@ -214,9 +213,9 @@ private:
     [[nodiscard]] std::vector<std::shared_ptr<BodyFile>> open_files(const UnsentChange& change) REQUIRES(mutex_);
     void find_sources(HeldChange& held) const REQUIRES(mutex_);
     void keep_bytes(HeldChange& held) const REQUIRES(mutex_);
-    // Of what another client was faster with.
     // Changes of this key that wait for room, in order; they do no more.
     [[nodiscard]] std::vector<Waiting> take_waiting(const std::string& key) REQUIRES(mutex_);
+    // Of what another client was faster with.
     [[nodiscard]] bool is_way_out(const std::string& key) const REQUIRES(mutex_);
     void remove_unused_files() EXCLUDES(mutex_);
     [[nodiscard]] bool has_room() const REQUIRES(mutex_);
@@ -234,12 +233,13 @@ private:
     void sent(const HeldPtr& held, const std::string& etag) EXCLUDES(mutex_);
     void failed(const HeldPtr& held, const Error& error) EXCLUDES(mutex_);
     // It will not be made.
-    void tell_lost(const std::string& key, const Error& why) const;
-    void acknowledged_anew(const HeldChange& held) const;
-    void made_good(const std::string& key) const;
     void give_up(const HeldPtr& held);
     void give_up_marker(const HeldPtr& held, const Error& why);
     void give_up_superseded(const std::vector<HeldPtr>& superseded);
+    // By the environment: what was lost, and what has made that good.
+    void tell_lost(const std::string& key, const Error& why) const;
+    void acknowledged_anew(const HeldChange& held) const;
+    void made_good(const std::string& key) const;
     // What another client was faster with, and what was changed here later makes superfluous; they are under way then.
     [[nodiscard]] std::vector<HeldPtr> take_superseded() REQUIRES(mutex_);
     [[nodiscard]] std::vector<HeldPtr> superseded(const HeldPtr& refused) const REQUIRES(mutex_);

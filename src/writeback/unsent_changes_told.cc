@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What other mounts are told of what is unsent here, and what a marker knows of what they have told.
 #include <algorithm>
+#include <iterator>
+#include <memory>
 #include <utility>
 
 #include "ckptfs/format.h"

@@ -15,7 +15,8 @@ histories that were recorded, step by step, for five minutes in each of two file
 seeds that it tells. A difference fails the test only if the steps as they were played show it again; what does not is
 told at the end of the run. Both are kept in $CKPTFS_MODEL_FINDS (build/results/model-finds), with the logs.
 CKPTFS_MODEL_SECONDS and CKPTFS_MODEL_SEED choose another run, and CKPTFS_MODEL_RECORD a file that takes what it played
-without a difference; hours of it:
+without a difference. CKPTFS_MODEL_KEPT and CKPTFS_MODEL_BY_DISK are the shares of histories with --cache-dir and with
+--ack disk. Hours of it:
 
     CKPTFS_MODEL_SECONDS=14400 tests/run --full
     CKPTFS_MODEL_SECONDS=14400 pytest -c tests/pytest.ini --rootdir tests -m full tests/model/test_random.py
