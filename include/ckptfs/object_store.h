@@ -255,6 +255,9 @@ public:
     virtual void list_parts(UploadId upload, StoreDone<std::vector<UploadedPart>> done) = 0;
 };
 
+// No object has it: a condition that asks whether a store looks.
+inline constexpr const char* kWrongETag = "\"00000000000000000000000000000000\"";
+
 // Name of the user metadata that carries a commit's UUID (x-amz-meta-ckptfs-write).
 inline constexpr const char* kWriteIdMetadata = "ckptfs-write";
 // Empty where it has none.

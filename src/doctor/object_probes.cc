@@ -12,8 +12,6 @@
 namespace ckptfs::doctor {
 namespace {
 
-// No object has it.
-constexpr const char* kOtherEtag = "\"00000000000000000000000000000000\"";
 constexpr const char* kSuffix = "the last bytes of an object";
 constexpr int kLatencies = 12;
 
@@ -84,7 +82,7 @@ void probe_objects(Probing& probing) {
         return;
     }
     probe_ranges(probing, key, probe_bytes(4096));
-    must_fail(probing.findings, Probe::kIfMatch, probing.store->get(key, std::nullopt, kOtherEtag), ESTALE,
+    must_fail(probing.findings, Probe::kIfMatch, probing.store->get(key, std::nullopt, kWrongETag), ESTALE,
               ComparedBy::kEither);
 }
 
@@ -98,7 +96,7 @@ void probe_conditions(Probing& probing) {
     again.if_none_match = true;
     must_fail(probing.findings, Probe::kIfNoneMatch, probing.store->put(std::move(again)), EEXIST);
     PutRequest pinned = put_of(key, "third");
-    pinned.if_match = kOtherEtag;
+    pinned.if_match = kWrongETag;
     must_fail(probing.findings, Probe::kIfMatchOfPut, probing.store->put(std::move(pinned)), ESTALE);
 }
 
@@ -106,7 +104,7 @@ namespace {
 
 void probe_copy_conditions(Probing& probing, const CopyRequest& copy) {
     CopyRequest pinned = copy;
-    pinned.source_if_match = kOtherEtag;
+    pinned.source_if_match = kWrongETag;
     CopyRequest kept = copy;
     kept.if_none_match = true;
     Findings asked;
@@ -227,7 +225,6 @@ namespace {
 
 // Of objects that are there.
 void probe_delete_conditions(Probing& probing, const std::string& key) {
-    constexpr const char* kWrongETag = "\"00000000000000000000000000000000\"";
     Findings& findings = probing.findings;
     const auto alone = probing.store->remove_pinned({key, kWrongETag});
     const auto batch = probing.store->remove_many({{key, kWrongETag}});

@@ -18,7 +18,6 @@ namespace {
 constexpr Milliseconds kAskAgainAfter{60'000};
 // Both are told to the second, and an upload of one byte takes no longer.
 constexpr std::chrono::seconds kSameTime{5};
-constexpr const char* kWrongETag = "\"00000000000000000000000000000000\"";
 
 Result<std::vector<DeleteFailure>> remove_pinned(ObjectStore& store, const std::string& key, const std::string& etag) {
     return wait_for<std::vector<DeleteFailure>>([&](auto done) { store.remove_many({{key, etag}}, done); });

@@ -40,6 +40,9 @@ struct RetryState {
     }
 };
 
+// Complete and copies may work for minutes. Amazon S3 sends blanks meanwhile, others send nothing.
+inline constexpr int kSlowAnswerFactor = 3;
+
 struct Call {
     S3Request request;
     std::shared_ptr<RetryState> retry = std::make_shared<RetryState>();

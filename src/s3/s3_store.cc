@@ -12,6 +12,7 @@
 #include "s3/call.h"
 #include "s3/commit_operation.h"
 #include "s3/complete_operation.h"
+#include "s3/copy_condition.h"
 #include "s3/delete_operation.h"
 #include "s3/get_operation.h"
 #include "s3/head_operation.h"
@@ -23,13 +24,8 @@
 namespace ckptfs::s3 {
 namespace {
 
-// Complete and copies may work for minutes. Amazon S3 sends blanks meanwhile, others send nothing.
-constexpr int kSlowAnswerFactor = 3;
-
 // Bytes of a list, by which it is compared with others.
 constexpr std::uint64_t kListedKey = 512;
-
-constexpr const char* kSourceIfMatch = "x-amz-copy-source-if-match";
 
 RequestDefaults defaults_of(const StoreConfig& config) {
     const bool with_key = config.encryption.empty() && !config.kms_key_id.empty();
@@ -123,7 +119,8 @@ int precondition_errno(bool if_none_match) {
 S3Store::S3Store(const StoreConfig& config, Endpoint endpoint, S3Dependencies dependencies)
     : defaults_(defaults_of(config)),
       server_(endpoint.server),
-      sender_(std::make_shared<RequestSender>(config, std::move(endpoint), std::move(dependencies))) {}
+      sender_(std::make_shared<RequestSender>(config, std::move(endpoint), std::move(dependencies))),
+      copy_condition_(std::make_shared<CopyCondition>(sender_, defaults_)) {}
 
 S3Store::~S3Store() {
     sender_->stop();
@@ -247,7 +244,19 @@ void S3Store::upload_part_copy(UploadPartCopyRequest request, StoreDone<Uploaded
     auto call = make_simple_call<UploadedPart>(upload_part_copy_request(defaults_, request), std::move(read),
                                                std::move(answered));
     call->stall_timeout_factor = kSlowAnswerFactor;
-    send_pinned(sender_, call, pin(kSourceIfMatch, request.source_key, request.source_if_match));
+    if (request.source_if_match.empty()) {
+        sender_->send(call);
+        return;
+    }
+    copy_condition_->find_out(
+        request, [sender = sender_, call,
+                  pinned = pin(kSourceIfMatch, request.source_key, request.source_if_match)](const Status& found) {
+            if (found) {
+                send_pinned(sender, call, pinned);
+            } else {
+                std::exchange(call->done, nullptr)(failure(found.error()));
+            }
+        });
 }
 
 bool S3Store::lacks_part_copy(const std::string& source_key) const {

@@ -14,6 +14,7 @@
 
 namespace ckptfs::s3 {
 
+class CopyCondition;
 class VersionPin;
 
 // Threads and ownership as in ObjectStore. The destructor completes what is under way with ECANCELED; it must not run
@@ -57,6 +58,7 @@ private:
     const RequestDefaults defaults_;
     const std::string server_;
     const std::shared_ptr<RequestSender> sender_;
+    const std::shared_ptr<CopyCondition> copy_condition_;
 };
 
 // Region and endpoint from the configuration, the environment and the profile (endpoint.h). The dependencies outlive

@@ -28,15 +28,15 @@ bool is_same_version(std::string_view etag, std::string_view other) {
     return without_quotes(etag) == without_quotes(other);
 }
 
+// Swift judges the sources of copies by how they were uploaded; the ETag of what came in parts ends in their number.
+std::string condition_kind(std::string_view header, std::string_view operation, std::string_view etag) {
+    const bool in_parts = header != "if-match" && etag.find('-') != std::string_view::npos;
+    return std::string(header) + " of " + std::string(operation) + (in_parts ? " in parts" : "");
+}
+
 bool VersionPin::may_be_misjudged(const Error& error) const {
     return !is_left_out() &&
            (error.http_status == 412 || error.s3_code == "PreconditionFailed" || refuses_conditions(error));
-}
-
-// Swift judges the sources of copies by how they were uploaded; the ETag of what came in parts ends in their number.
-std::string VersionPin::kind(const Call& call) const {
-    const bool in_parts = header_ != "if-match" && etag_.find('-') != std::string::npos;
-    return header_ + " of " + std::string(call.request.operation) + (in_parts ? " in parts" : "");
 }
 
 void VersionPin::prepare(const SharedCall& call, std::function<void(Status)> prepared) {

@@ -25,8 +25,12 @@
 
 namespace ckptfs::s3 {
 
+inline constexpr const char* kSourceIfMatch = "x-amz-copy-source-if-match";
+
 // The store does not know a header of the request.
 [[nodiscard]] bool refuses_conditions(const Error& error);
+// What a store may judge in a way of its own, as StoreHabits knows it. `etag`: the one that is demanded.
+[[nodiscard]] std::string condition_kind(std::string_view header, std::string_view operation, std::string_view etag);
 // Some stores send ETags without quotes.
 [[nodiscard]] bool is_same_version(std::string_view etag, std::string_view other);
 
@@ -52,8 +56,9 @@ public:
     void confirm(const SharedCall& call, const std::string& written, std::function<void(Status)> confirmed);
 
 private:
-    // What a store may judge in a way of its own.
-    [[nodiscard]] std::string kind(const Call& call) const;
+    [[nodiscard]] std::string kind(const Call& call) const {
+        return condition_kind(header_, call.request.operation, etag_);
+    }
     void send_as(Call& call, SentCondition sent);
     // Fails as the condition would where another version than `etag` is there.
     void expect(const SharedCall& call, std::string etag, std::function<void(Status)> looked) const;

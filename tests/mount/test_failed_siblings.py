@@ -340,7 +340,8 @@ def test_a_large_copy_that_this_mount_makes_does_not_hold_the_marker_back(mount,
     shards = step / "shards"
     shards.mkdir(parents=True)
     (shards / "large.tmp").write_bytes(os.urandom(MIB) * 70)
-    simulator.inject({"op": "UploadPartCopy", "action": "hang", "after": 1})
+    # The first asks whether the store heeds the condition.
+    simulator.inject({"op": "UploadPartCopy", "action": "hang", "after": 2})
     copying = threading.Thread(target=change, args=(shards / "large.tmp", shards / "large"))
     copying.start()
     try:

@@ -121,8 +121,11 @@ Outcome<Object> assemble_object(const Upload& upload, const CompleteRequest& req
     if (const auto ordered = check_order(request.parts); !ordered) {
         return tl::unexpected(ordered.error());
     }
-    if (request.equal_parts_only && !has_equal_parts(upload, request.parts)) {
+    if (request.rules.equal_only && !has_equal_parts(upload, request.parts)) {
         return fail("InvalidPart", "All non-trailing parts must have the same length.");
+    }
+    if (request.rules.named_only && upload.parts.size() > request.parts.size()) {
+        return fail("InvalidPart");
     }
     Object object;
     object.attributes = upload.attributes;

@@ -65,10 +65,14 @@ std::vector<std::string> names_of_gaps() {
     for (const std::string_view name :
          {kMetadata, kReadConditions, kReadETags, kHeadETags, kWriteConditions, kCopyConditions, kDeleteConditions,
           kDeleteChecksums, kKnownWriteConditions, kQuotedIfMatch, kConditionsOnUploads, kPartCopy, kPartCopySources,
-          kChecksums, kUnequalParts}) {
+          kChecksums, kUnequalParts, kUnnamedParts}) {
         names.emplace_back(name);
     }
     return names;
+}
+
+PartRules part_rules(const Gaps& gaps) {
+    return {gaps.contains(kUnequalParts), gaps.contains(kUnnamedParts)};
 }
 
 bool ignores_delete_conditions(const Gaps& gaps) {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "object_table.h"
 #include "s3_request.h"
 
 namespace ckptfs::s3sim {
@@ -39,11 +40,14 @@ inline constexpr std::string_view kPartCopy = "part-copy";
 inline constexpr std::string_view kPartCopySources = "part-copy-sources";
 // Complete refuses parts of different sizes, the last one aside, as Cloudflare R2 does.
 inline constexpr std::string_view kUnequalParts = "unequal-parts";
+// Complete refuses to leave a part of the upload out, as radosgw 16.2 does.
+inline constexpr std::string_view kUnnamedParts = "unnamed-parts";
 
 std::vector<std::string> names_of_gaps();
 
 using Gaps = std::set<std::string, std::less<>>;
 
+[[nodiscard]] PartRules part_rules(const Gaps& gaps);
 [[nodiscard]] bool ignores_delete_conditions(const Gaps& gaps);
 
 // Takes the headers away that are not known to such a store, or refuses them.

@@ -174,7 +174,7 @@ OperationResult complete_multipart_upload(const OperationInput& input) {
     }
     const CompleteRequest complete{std::move(*parts), *condition, read_object_checksum(input.request.http),
                                    parse_number(input.request.http.header_or("x-amz-mp-object-size", "")),
-                                   input.equal_parts_only};
+                                   input.part_rules};
     const auto object =
         input.table.complete(input.request.bucket, input.request.key, upload_id(input.request), complete);
     if (!object) {

@@ -77,12 +77,18 @@ struct BucketInfo {
     SystemTime created;
 };
 
+// Of stores that refuse in a Complete what S3 takes.
+struct PartRules {
+    bool equal_only = false;  // parts of one size, the last one aside
+    bool named_only = false;  // no part of the upload is left out
+};
+
 struct CompleteRequest {
     std::vector<CompletedPart> parts;
     WriteCondition condition;
     std::optional<Checksum> checksum;   // of the whole object, as the client computed it
     std::optional<std::uint64_t> size;  // x-amz-mp-object-size
-    bool equal_parts_only = false;      // refuse what S3 takes
+    PartRules rules;
 };
 
 class ObjectTable {

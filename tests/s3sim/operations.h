@@ -19,7 +19,7 @@ struct OperationInput {
     ReceivedBody& body;
     const std::optional<Checksum>& checksum;  // of the body, verified
     const std::string& region;
-    bool equal_parts_only = false;
+    PartRules part_rules;
     bool ignores_delete_conditions = false;
 };
 

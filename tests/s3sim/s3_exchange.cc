@@ -234,9 +234,9 @@ void S3Exchange::perform_late(ReceivedBody body) {
     const Duration after = fault_->fault.time.value_or(std::chrono::seconds(1));
     auto kept = std::make_shared<ReceivedBody>(std::move(body));
     simulator_.later(after, [&simulator = simulator_, request = request_, kept, checksum = *checksum] {
-        static_cast<void>(perform({simulator.table(), request, *kept, checksum, simulator.options().region,
-                                   simulator.options().gaps.contains(kUnequalParts),
-                                   ignores_delete_conditions(simulator.options().gaps)}));
+        static_cast<void>(
+            perform({simulator.table(), request, *kept, checksum, simulator.options().region,
+                     part_rules(simulator.options().gaps), ignores_delete_conditions(simulator.options().gaps)}));
     });
 }
 
@@ -254,8 +254,7 @@ Outcome<S3Reply> S3Exchange::perform_operation(ReceivedBody body) {
         return tl::unexpected(checksum.error());
     }
     return perform({simulator_.table(), request_, body, *checksum, simulator_.options().region,
-                    simulator_.options().gaps.contains(kUnequalParts),
-                    ignores_delete_conditions(simulator_.options().gaps)});
+                    part_rules(simulator_.options().gaps), ignores_delete_conditions(simulator_.options().gaps)});
 }
 
 S3Reply S3Exchange::settle(Outcome<S3Reply> result) {

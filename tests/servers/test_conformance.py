@@ -49,7 +49,6 @@ KNOWN_GAPS = {
         "Uploads.AnOpenUploadTellsItsAge": "says that every upload began in 2010",
         "Uploads.PartsAreListedWithTheirChecksums": "leaves checksums out of the list of parts",
         "Uploads.ACopiedPartIsAnsweredWithItsChecksum": "computes no checksum of a copied part",
-        "Uploads.ACopiedPartIsPinnedToItsSource": NO_COPY_CONDITIONS,
         "Uploads.ARangeOfASmallSourceIsNotCopied": "copies ranges of sources of any size",
     },
     "rclone": {
@@ -101,7 +100,6 @@ KNOWN_GAPS = {
         "Uploads.AnAbortedUploadIsGone": "answers 500 to the completion of an upload that is gone",
         "Uploads.PartsAreListedWithTheirChecksums": "leaves checksums out of the list of parts",
         "Uploads.ACopiedPartIsAnsweredWithItsChecksum": "computes no checksum of a copied part",
-        "Uploads.ACopiedPartIsPinnedToItsSource": NO_COPY_CONDITIONS,
         "Uploads.ARangeOfASmallSourceIsNotCopied": "copies ranges of sources of any size",
     },
 }

@@ -48,15 +48,26 @@ TEST_F(CompleteUploadTest, RefusesSmallPartsExceptTheLast) {
 }
 
 TEST_F(CompleteUploadTest, RefusesUnequalPartsWhereOnlyEqualOnesAreTaken) {
-    request_.equal_parts_only = true;
+    request_.rules.equal_only = true;
     add_part(1, large_);
     add_part(2, large_);
     add_part(3, "end");
     EXPECT_EQ(code(), "");
     add_part(4, "end");
     EXPECT_EQ(code(), "InvalidPart");
-    request_.equal_parts_only = false;
+    request_.rules.equal_only = false;
     EXPECT_EQ(code(), "EntityTooSmall");
+}
+
+TEST_F(CompleteUploadTest, RefusesToLeaveAPartOutWhereAllAreToBeNamed) {
+    add_part(1, large_);
+    add_part(7, "end");
+    request_.rules.named_only = true;
+    EXPECT_EQ(code(), "");
+    request_.parts.pop_back();
+    EXPECT_EQ(code(), "InvalidPart");
+    request_.rules.named_only = false;
+    EXPECT_EQ(code(), "");
 }
 
 TEST_F(CompleteUploadTest, RefusesWrongOrder) {
