@@ -38,6 +38,9 @@ public:
     // was handed over, as a child's standard output is, and not merely inherited by a fork.
     [[nodiscard]] virtual bool handed_down(std::uint64_t inode, pid_t process) const = 0;
     [[nodiscard]] virtual ExitState exit_state(pid_t thread) const = 0;
+    // A process, or this one, holds a lock on the inode of our mount, by flock(2) or fcntl(2). False also where /proc
+    // cannot tell.
+    [[nodiscard]] virtual bool is_locked(std::uint64_t inode, std::optional<pid_t> process) const = 0;
     // The thread waits in an open(2) that makes a file of this name anew: O_CREAT and O_TRUNC without O_EXCL, by a path
     // that ends in the name. False also where that cannot be told.
     [[nodiscard]] virtual bool makes_anew(pid_t thread, std::string_view name) const = 0;

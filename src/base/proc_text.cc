@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/numbers.h"
+#include "base/text.h"
 
 namespace ckptfs {
 namespace {
@@ -199,6 +200,26 @@ std::optional<MountIdentity> find_mount_by_id(std::string_view mountinfo, int mo
         }
     }
     return std::nullopt;
+}
+
+bool is_locked(std::string_view locks, std::string_view device, std::uint64_t inode, std::optional<pid_t> process) {
+    const std::size_t colon = device.find(':');
+    const auto major = whole_number<unsigned>(device.substr(0, colon));
+    const auto minor =
+        colon == std::string_view::npos ? std::nullopt : whole_number<unsigned>(device.substr(colon + 1));
+    if (!major || !minor) {
+        return false;
+    }
+    const std::string holder = process ? format(" {}", *process) : "";
+    const std::string file = format("{} {:02x}:{:02x}:{} ", holder, *major, *minor, inode);
+    while (!locks.empty()) {
+        const std::string_view line = next_line(locks);
+        // Who waits for a lock comes below it, behind an arrow.
+        if (line.find(file) != std::string_view::npos && line.find(" -> ") == std::string_view::npos) {
+            return true;
+        }
+    }
+    return false;
 }
 
 }  // namespace ckptfs

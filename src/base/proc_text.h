@@ -68,4 +68,9 @@ struct MountIdentity {
 [[nodiscard]] std::optional<MountIdentity> find_mount_on(std::string_view mountinfo, std::string_view directory);
 [[nodiscard]] std::optional<MountIdentity> find_mount_by_id(std::string_view mountinfo, int mount_id);
 
+// /proc/locks: whether a lock on the inode is held, by flock(2) or fcntl(2), and by this process, if one is named.
+// `device`: as in MountIdentity.
+[[nodiscard]] bool is_locked(std::string_view locks, std::string_view device, std::uint64_t inode,
+                             std::optional<pid_t> process);
+
 }  // namespace ckptfs

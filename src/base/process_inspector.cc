@@ -234,6 +234,12 @@ ExitState ProcInspector::exit_state(pid_t thread) const {
     return open_directory(format("/proc/{}/fdinfo", thread)) ? ExitState::kExiting : ExitState::kUnknown;
 }
 
+bool ProcInspector::is_locked(std::uint64_t inode, std::optional<pid_t> process) const {
+    const auto our_mount = mount();
+    const auto locks = our_mount ? read_text_file(AT_FDCWD, "/proc/locks") : std::nullopt;
+    return locks && ckptfs::is_locked(*locks, our_mount->device, inode, process);
+}
+
 bool ProcInspector::makes_anew(pid_t thread, std::string_view name) const {
     const auto text = thread > 0 ? read_of_task(thread, "syscall") : std::nullopt;
     const auto call = text ? parse_open_call(*text) : std::nullopt;

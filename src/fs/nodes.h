@@ -151,6 +151,8 @@ public:
     SteadyTime opened_to_write GUARDED_BY(node_table){};
     // Published while it grows.
     bool is_live_log GUARDED_BY(node_table) = false;
+    // Some process had a lock on it since it was opened by the first of those that have it open now.
+    bool is_lock_file GUARDED_BY(node_table) = false;
     // Of what was written and not saved, where nothing came before it: a handle that is still open has nothing to read.
     std::optional<std::uint64_t> lost_size GUARDED_BY(node_table);
     // ETag of what an earlier version of the name has committed since this node got it, and has committed nothing

@@ -251,6 +251,7 @@ OpenedFile OpenFiles::add_handle(const NodeTable::Lock& lock, const OpenRequest&
     } else if (writer != nullptr && writer->readable()) {
         handle->changing = writer;
     }
+    node->is_lock_file = node->is_lock_file && node->open_handles > 0;
     ++node->open_handles;
     OpenedFile opened;
     // What is shown of a file being written is longer than what can be read of it: the page cache would fill up the

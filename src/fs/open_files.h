@@ -154,6 +154,8 @@ private:
         int attempts = 0;
         // For the RELEASE of a file that was closed before.
         int waits = 0;
+        // For O_TRUNC of one that others have open; not asked yet where there is nothing.
+        std::optional<bool> is_of_lock_file;
         Reply<OpenedFile> reply;
     };
     using OpenRequestPtr = std::shared_ptr<OpenRequest>;
@@ -206,11 +208,18 @@ private:
     // --- open_files_truncating.cc
     void open_for_truncating(const OpenRequestPtr& request);
     void truncate_now(const OpenRequestPtr& request);
+    // `renamed`: the name that got another node.
+    Result<OpenedFile> open_truncated(const NodeTable::Lock& lock, OpenRequest& request, bool keeps_node,
+                                      std::optional<NameInDirectory>& renamed) REQUIRES(node_table);
+    OpenedFile join_truncated(const NodeTable::Lock& lock, const OpenRequest& request) REQUIRES(node_table);
     // The version, of those that the kernel knows by the node's inode, that the process has opened last; null for none.
     [[nodiscard]] NodePtr opened_last(const NodeTable::Lock& lock, const Node& node, pid_t process) const
         REQUIRES(node_table);
     // Of a file that others have open: what is there is empty, so that nothing of theirs is lost.
     [[nodiscard]] static bool keeps_its_node(const Node& node) REQUIRES(node_table);
+    [[nodiscard]] bool is_lock_file(const NodePtr& node);
+    [[nodiscard]] bool has_others(const Node& node) const;
+    [[nodiscard]] static bool may_be_lock_file(const NodeTable::Lock& lock, const Node& node) REQUIRES(node_table);
     // `node` was truncated by an open.
     static void note_believed_version(const NodeTable::Lock& lock, Node& node) REQUIRES(node_table);
     // A version that takes the name, for a handle that the kernel has, or gets, on this node.
@@ -233,6 +242,7 @@ private:
                           std::function<void()> ended);
     // The node's version is committed: it has cut away what earlier ones held when it was opened.
     void replace_earlier_versions(const NodePtr& node, const CommittedObject& object);
+    void give_up_attempts_before(const Handle& handle) const;
     void give_up_attempts(const std::vector<NodePtr>& versions);
 
     // --- open_files_appending.cc

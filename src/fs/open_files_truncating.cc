@@ -6,13 +6,15 @@
 //   - A file that is empty keeps its node. Of the handles that truncated it the first to write has its version, with
 //     any handles opened after that without O_TRUNC. Another handle that truncated it, and writes later, gets a
 //     version of its own then, which takes the name, while the kernel's inode stays.
+//   - A small file that is locked, or was while it was open, keeps its node as well, whatever it holds. It is truncated
+//     by the first write of who has the lock then: until then it is the version of who had it before.
 //   - Otherwise the name gets a new node, and ESTALE makes the kernel look it up. It does that once. If another open
 //     was faster again, the second try gets a version of its own in the same way.
 #include <fcntl.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "base/globs.h"
@@ -71,11 +73,38 @@ bool OpenFiles::waits_for_release(const NodeTable::Lock& /*lock*/, const OpenReq
            (!keeps_its_node(node) || node.version->was_written());
 }
 
+// Asked where the answer counts, which is seldom: it reads all of /proc/locks. It holds for as long as the file is
+// open, because a lock that is handed over belongs to no process for a moment.
+bool OpenFiles::is_lock_file(const NodePtr& node) {
+    std::uint64_t inode = 0;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        if (node->is_lock_file) {
+            return true;
+        }
+        inode = node->inode;
+    }
+    const bool is_locked = state_.env.processes.is_locked(inode, std::nullopt);
+    const NodeTable::Lock lock = state_.nodes.lock();
+    node->is_lock_file = node->is_lock_file || is_locked;
+    return node->is_lock_file;
+}
+
+bool OpenFiles::has_others(const Node& node) const {
+    const NodeTable::Lock lock = state_.nodes.lock();
+    return node.open_handles > 1;
+}
+
+bool OpenFiles::may_be_lock_file(const NodeTable::Lock& /*lock*/, const Node& node) {
+    return node.linked && node.writer != nullptr && node.cached_handles == 0 &&
+           node.writer->size() <= kMostOverwritten && !node.writer->failed();
+}
+
 void OpenFiles::open_for_truncating(const OpenRequestPtr& request) {
     bool waits = false;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
-        waits = waits_for_release(lock, *request);
+        waits = !request->node->is_lock_file && waits_for_release(lock, *request);
     }
     if (waits) {
         waits_.after(release_wait(request->waits++), [this, request] { open_for_truncating(request); });
@@ -87,65 +116,93 @@ void OpenFiles::open_for_truncating(const OpenRequestPtr& request) {
 void OpenFiles::truncate_now(const OpenRequestPtr& request) {
     Result<OpenedFile> answer = failure(EIO, "not opened");
     std::optional<NameInDirectory> renamed;
+    bool asks = false;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
-        const NodePtr& node = request->node;
-        static_cast<void>(take_expected(lock, *node, request->thread, true));
-        const bool is_shared = node->open_handles > 0 || node->writer != nullptr;
-        if (node->linked && (!is_shared || keeps_its_node(*node))) {
-            std::shared_ptr<FileWriter> writer = node->writer;
-            const bool is_joined = writer != nullptr;
-            if (!is_joined) {
-                node->forget_pages();
-                // The kernel goes by the truncation.
-                node->has_uncertain_size = false;
-                // The followers of this file stop following it here.
-                for (const NodePtr& follower : NodeTable::followers(lock, *node)) {
-                    state_.nodes.stop_following(lock, follower);
-                }
-                writer = state_.make_writer(state_.key(lock, *node), request->flags, std::nullopt);
-            }
-            answer = add_handle(lock, *request, std::move(writer), nullptr);
-            const HandlePtr opened = handles_.find(answer->handle);
-            opened->has_only_truncated = true;
-            if (is_joined) {
-                node->version->truncated_again(opened->truncated_at);
-                node->version->fate.truncated_again(request->opener);
-            } else {
-                node->version->fate.made(request->opener);
-                note_believed_version(lock, *node);
-            }
-        } else if (request->is_second_try && node->cached_handles > 0) {
-            // Rather an error than that they find the file empty.
-            answer = failure(ESTALE, "the name is being opened by others; open it again");
-        } else if (request->is_second_try) {
-            Handle opened;
-            opened.flags = request->flags;
-            opened.node = node;
-            opened.opener = request->opener;
-            opened.inode = node->inode;
-            opened.truncated_at = opened.opened_at = ++state_.truncations;
-            const HandlePtr own = own_version(lock, opened);
-            node->shares_inode = own->node->shares_inode = true;
-            own->has_only_truncated = true;
-            answer = OpenedFile{handles_.add(own), true, false, 0};
-            renamed = NameInDirectory{node->parent->id, node->name};
-        } else {
-            expect_second_try(lock, *request);
-            if (!node->linked) {
-                // The kernel looks once more, and must not find the name of a file that failed.
-                state_.failed.looked_at(state_.key(lock, *node));
-                prepare_second_try(lock, *request);
-            }
-            answer = node->linked ? give_new_node(lock, node, node->committed.value_or(ObjectVersion{}), nullptr,
-                                                  expectation(*request))
-                                  : failure(ESTALE, "another version has the name");
+        // Looked at once: it may be written meanwhile.
+        const bool keeps_node = keeps_its_node(*request->node);
+        asks = !request->is_of_lock_file && may_be_lock_file(lock, *request->node);
+        if (!asks) {
+            answer = open_truncated(lock, *request, keeps_node, renamed);
         }
+    }
+    if (asks) {
+        request->is_of_lock_file = is_lock_file(request->node);
+        truncate_now(request);
+        return;
     }
     if (renamed) {
         state_.env.kernel_cache.invalidate_entry(renamed->directory, renamed->name);
     }
     request->reply(std::move(answer));
+}
+
+Result<OpenedFile> OpenFiles::open_truncated(const NodeTable::Lock& lock, OpenRequest& request, bool keeps_node,
+                                             std::optional<NameInDirectory>& renamed) {
+    const NodePtr& node = request.node;
+    static_cast<void>(take_expected(lock, *node, request.thread, true));
+    const bool is_shared = node->open_handles > 0 || node->writer != nullptr;
+    if (node->linked && (!is_shared || keeps_node)) {
+        return join_truncated(lock, request);
+    }
+    if (request.is_of_lock_file.value_or(false) && may_be_lock_file(lock, *node)) {
+        const OpenedFile opened = join_truncated(lock, request);
+        // What is there is not what it writes, also where others have only appended.
+        node->version->joins(handles_.find(opened.handle)->truncated_at - 1);
+        return opened;
+    }
+    if (request.is_second_try && node->cached_handles > 0) {
+        // Rather an error than that they find the file empty.
+        return failure(ESTALE, "the name is being opened by others; open it again");
+    }
+    if (request.is_second_try) {
+        Handle opened;
+        opened.flags = request.flags;
+        opened.node = node;
+        opened.opener = request.opener;
+        opened.inode = node->inode;
+        opened.truncated_at = opened.opened_at = ++state_.truncations;
+        const HandlePtr own = own_version(lock, opened);
+        node->shares_inode = own->node->shares_inode = true;
+        own->has_only_truncated = true;
+        renamed = NameInDirectory{node->parent->id, node->name};
+        return OpenedFile{handles_.add(own), true, false, 0};
+    }
+    expect_second_try(lock, request);
+    if (!node->linked) {
+        // The kernel looks once more, and must not find the name of a file that failed.
+        state_.failed.looked_at(state_.key(lock, *node));
+        prepare_second_try(lock, request);
+        return failure(ESTALE, "another version has the name");
+    }
+    return give_new_node(lock, node, node->committed.value_or(ObjectVersion{}), nullptr, expectation(request));
+}
+
+OpenedFile OpenFiles::join_truncated(const NodeTable::Lock& lock, const OpenRequest& request) {
+    const NodePtr& node = request.node;
+    std::shared_ptr<FileWriter> writer = node->writer;
+    const bool is_joined = writer != nullptr;
+    if (!is_joined) {
+        node->forget_pages();
+        // The kernel goes by the truncation.
+        node->has_uncertain_size = false;
+        // The followers of this file stop following it here.
+        for (const NodePtr& follower : NodeTable::followers(lock, *node)) {
+            state_.nodes.stop_following(lock, follower);
+        }
+        writer = state_.make_writer(state_.key(lock, *node), request.flags, std::nullopt);
+    }
+    const OpenedFile answer = add_handle(lock, request, std::move(writer), nullptr);
+    const HandlePtr opened = handles_.find(answer.handle);
+    opened->has_only_truncated = true;
+    if (!is_joined) {
+        node->version->fate.made(request.opener);
+        note_believed_version(lock, *node);
+    } else {
+        node->version->truncated_again(opened->truncated_at);
+        node->version->fate.truncated_again(request.opener);
+    }
+    return answer;
 }
 
 // The kernel truncates the inode by which the open succeeds, whatever version the handle has: it is to find one that is
@@ -158,7 +215,7 @@ void OpenFiles::prepare_second_try(const NodeTable::Lock& lock, const OpenReques
     const NodePtr named = state_.nodes.child(lock, node.parent, node.name);
     const bool is_shared =
         named != nullptr && named->type == FileType::kFile && (named->open_handles > 0 || named->writer != nullptr);
-    if (is_shared && !keeps_its_node(*named)) {
+    if (is_shared && !keeps_its_node(*named) && !named->is_lock_file) {
         static_cast<void>(
             give_new_node(lock, named, named->committed.value_or(ObjectVersion{}), nullptr, expectation(request)));
     } else {
@@ -231,8 +288,15 @@ Result<HandlePtr> OpenFiles::before_writing(HandleId id, HandlePtr handle, bool 
         // As on a local disk it writes over what others have appended since it truncated the file. Where they have only
         // made it longer there is nothing to be written over.
         const std::uint64_t written = std::min(handle->writer->size(), handle->writer->progress().bytes_acknowledged);
-        const bool is_its_own =
-            written <= kMostOverwritten && handle->version->belongs_to(handle.get(), handle->truncated_at);
+        const bool may_overwrite = written <= kMostOverwritten;
+        const bool is_first = may_overwrite && handle->version->belongs_to(handle->truncated_at);
+        if (has_others(*handle->node)) {
+            // Noted for those that open it.
+            static_cast<void>(is_lock_file(handle->node));
+        }
+        const bool is_in_turn =
+            may_overwrite && !is_first && state_.env.processes.is_locked(handle->inode, handle->opener);
+        const bool is_its_own = is_first || is_in_turn;
         if (handle->version->has_lost_name) {
             handle->has_only_truncated = false;
             return handle;
@@ -240,6 +304,11 @@ Result<HandlePtr> OpenFiles::before_writing(HandleId id, HandlePtr handle, bool 
         if (handle->node->removed || (is_its_own && can_read)) {
             // It has truncated what it writes: the process that opened it first no longer answers for it.
             handle->version->fate.made(handle->opener);
+            if (is_in_turn) {
+                give_up_attempts_before(*handle);
+                // Before what it writes now, in the writer's order. What fails of it is the file's failure.
+                handle->writer->truncate(0, [](const Status&) {});
+            }
             handle->writer->begin_anew();
             if ((handle->flags & O_APPEND) == 0) {
                 changes_in_place(*handle->node);
@@ -250,7 +319,7 @@ Result<HandlePtr> OpenFiles::before_writing(HandleId id, HandlePtr handle, bool 
         const NodeTable::Lock lock = state_.nodes.lock();
         own = own_version(lock, *handle);
         handle->node->shares_inode = own->node->shares_inode = true;
-        static_cast<void>(own->version->belongs_to(own.get(), own->truncated_at));
+        static_cast<void>(own->version->belongs_to(own->truncated_at));
         handles_.replace(id, own);
         // Who finds the earlier handle waits here until then, and gets the other.
         handle->has_only_truncated = false;
@@ -329,10 +398,11 @@ void OpenFiles::replace_earlier_versions(const NodePtr& node, const CommittedObj
 void OpenFiles::give_up_attempts(const std::vector<NodePtr>& versions) {
     const NodePtr& committed = versions.back();
     const std::vector<HandlePtr> handles = handles_.all();
-    std::set<pid_t> openers;
+    std::map<pid_t, WrittenVersion::Moment> openers;
     for (const HandlePtr& handle : handles) {
         if (handle->node == committed && handle->noted != VersionFate::kNever) {
-            openers.insert(handle->opener);
+            WrittenVersion::Moment& last = openers[handle->opener];
+            last = std::max(last, handle->opened_at);
         }
     }
     openers.erase(kUnseenProcess);
@@ -340,9 +410,21 @@ void OpenFiles::give_up_attempts(const std::vector<NodePtr>& versions) {
         const bool is_earlier = handle->node == committed
                                     ? handle->has_only_truncated.load()
                                     : handle->version != nullptr && handle->version->is_truncated_away();
-        if (is_earlier && (handle->flags & O_APPEND) == 0 && openers.contains(handle->opener) &&
+        const auto opener = openers.find(handle->opener);
+        if (is_earlier && (handle->flags & O_APPEND) == 0 && opener != openers.end() &&
+            handle->opened_at <= opener->second &&
             std::find(versions.begin(), versions.end(), handle->node) != versions.end()) {
             handle->is_given_up = true;
+        }
+    }
+}
+
+// What the same process has of a lock file from before, perhaps with data in a buffer.
+void OpenFiles::give_up_attempts_before(const Handle& handle) const {
+    for (const HandlePtr& other : handles_.all()) {
+        if (other->node == handle.node && other->opener == handle.opener && other->opened_at < handle.opened_at &&
+            other->writer != nullptr && (other->flags & O_APPEND) == 0) {
+            other->is_given_up = true;
         }
     }
 }

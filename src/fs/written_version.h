@@ -120,8 +120,8 @@ struct WrittenVersion {
     std::atomic<bool> has_later = false;
     // What a later version, or one after that, was last committed as; its node may be gone. Guarded by the node table.
     std::optional<CommittedObject> replaced_by;
-    // The handle that truncated it, and was the first of those to write; only compared.
-    std::atomic<const void*> first_truncating_writer = nullptr;
+    // When the handle truncated it that was the first of those to write; 0 before that. Each has a moment of its own.
+    std::atomic<Moment> first_truncating_writer = 0;
     // A later version took the name away by a rename: nothing is written under it any more.
     std::atomic<bool> has_lost_name = false;
     // Its directory was renamed, and its upload could not go with it: it has failed, under the name that it has now.
@@ -143,7 +143,7 @@ struct WrittenVersion {
     [[nodiscard]] bool is_truncated_away() const { return changed_at < replaced_at; }
 
     // What another handle writes that truncates it now is another version.
-    [[nodiscard]] bool was_written() const { return joined_at != 0 || first_truncating_writer != nullptr; }
+    [[nodiscard]] bool was_written() const { return joined_at != 0 || first_truncating_writer != 0; }
 
     // By a handle that did not truncate, and does not append. Moments of opens begin with 1 here.
     void joins(Moment opened) {
@@ -156,13 +156,13 @@ struct WrittenVersion {
     // Whether the writes of a handle that truncated this while it was empty go into it: not where another such handle
     // has written, nor over what a handle wrote that had it open before. A handle opened later without O_TRUNC writes
     // the same file.
-    bool belongs_to(const void* handle, Moment truncated) {
+    bool belongs_to(Moment truncated) {
         const Moment joined = joined_at;
         if (joined != 0 && joined <= truncated) {
             return false;
         }
-        const void* first = nullptr;
-        return first_truncating_writer.compare_exchange_strong(first, handle) || first == handle;
+        Moment first = 0;
+        return first_truncating_writer.compare_exchange_strong(first, truncated) || first == truncated;
     }
 };
 

@@ -24,6 +24,7 @@ void check(std::string_view text) {
     if (const auto mount = find_mount_by_id(text, 30)) {
         CKPTFS_REQUIRE(mount->mount_id == 30);
     }
+    static_cast<void>(is_locked(text, name, 30, 1));
 }
 
 }  // namespace

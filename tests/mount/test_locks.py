@@ -25,6 +25,10 @@ WAYS = {
     "flock": ('file = open(path, "w"); fcntl.flock(file, fcntl.LOCK_EX)', "file.close()"),
     "lockf": ('file = open(path, "w"); fcntl.lockf(file, fcntl.LOCK_EX)', "file.close()"),
     "read and write": ('file = open(path, "w+"); fcntl.flock(file, fcntl.LOCK_EX)', "file.close()"),
+    "its pid": ('file = open(path, "w"); fcntl.flock(file, fcntl.LOCK_EX); file.write(str(os.getpid())); file.flush()',
+                "file.close()"),
+    "its pid, by lockf": ('file = open(path, "w"); fcntl.lockf(file, fcntl.LOCK_EX); file.write(str(os.getpid())); '
+                          "file.flush()", "file.close()"),
     "filelock": ("import filelock; lock = filelock.FileLock(path); lock.acquire()", "lock.release()"),
 }
 
@@ -62,6 +66,21 @@ def waiter(path) -> subprocess.Popen:
     process = subprocess.Popen([sys.executable, "-c", script, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     process.stdout.readline()
     return process
+
+
+def test_the_lock_of_who_has_written_its_pid_outlives_the_death_of_one_that_waits_for_it(mount, simulator, prefix):
+    made = mount()
+    with open(made / "lock", "w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        held.write("pid")
+        held.flush()
+        waits = waiter(made / "lock")
+        waits.kill()
+        waits.communicate()
+        script = "import fcntl, sys; fcntl.flock(open(sys.argv[1], 'w'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+        refused = subprocess.run([sys.executable, "-c", script, made / "lock"], capture_output=True, text=True)
+        assert "BlockingIOError" in refused.stderr
+    assert simulator.content(prefix + "lock") == b"pid"
 
 
 @pytest.mark.parametrize("how", ["w", "r+", "a"])
@@ -266,8 +285,9 @@ def test_who_opened_a_truncated_file_reads_what_is_saved_of_it_while_another_ver
 
 
 @pytest.mark.parametrize("size", [1, 3 << 20])
-def test_eight_processes_that_write_one_name_all_succeed(mount, simulator, prefix, size):
-    made = mount()
+@pytest.mark.parametrize("direct_io", ["auto", "never"])
+def test_eight_processes_that_write_one_name_all_succeed(mount, simulator, prefix, direct_io, size):
+    made = mount("--direct-io", direct_io)
     script = textwrap.dedent("""
         import os, sys
         for round in range(20):

@@ -153,5 +153,25 @@ TEST(FindMount, ById) {
     EXPECT_FALSE(find_mount_by_id(kMountinfo, 23));
 }
 
+TEST(IsLocked, ByWhoHoldsTheLockAndNotByWhoWaits) {
+    constexpr std::string_view kLocks =
+        "1: FLOCK  ADVISORY  WRITE 3443 00:2f:12 0 EOF\n"
+        "2: FLOCK  ADVISORY  WRITE 3443 00:2f:1 0 EOF\n"
+        "2: -> FLOCK  ADVISORY  WRITE 3444 00:2f:13 0 EOF\n"
+        "3: POSIX  ADVISORY  READ  17 103:100:4096 0 99\n"
+        "nonsense\n";
+    EXPECT_TRUE(is_locked(kLocks, "0:47", 12, {}));
+    EXPECT_FALSE(is_locked(kLocks, "0:47", 13, {}));
+    EXPECT_FALSE(is_locked(kLocks, "0:47", 2, {}));
+    EXPECT_FALSE(is_locked(kLocks, "0:4", 12, {}));
+    EXPECT_TRUE(is_locked(kLocks, "259:256", 4096, {}));
+    EXPECT_FALSE(is_locked(kLocks, "259", 4096, {}));
+    EXPECT_FALSE(is_locked(kLocks, "", 12, {}));
+    EXPECT_FALSE(is_locked("", "0:47", 12, {}));
+    EXPECT_TRUE(is_locked(kLocks, "0:47", 12, 3443));
+    EXPECT_FALSE(is_locked(kLocks, "0:47", 12, 443));
+    EXPECT_FALSE(is_locked(kLocks, "0:47", 13, 3444));
+}
+
 }  // namespace
 }  // namespace ckptfs

@@ -80,6 +80,9 @@ public:
         }
         return thread == killed ? ExitState::kKilledBySignal : ExitState::kRunning;
     }
+    [[nodiscard]] bool is_locked(std::uint64_t, std::optional<pid_t> process) const override {
+        return locks_by && process.value_or(*locks_by) == *locks_by;
+    }
     [[nodiscard]] bool makes_anew(pid_t, std::string_view) const override { return make_anew; }
     [[nodiscard]] bool is_in_background(pid_t) const override { return false; }
     [[nodiscard]] bool is_dying(pid_t) const override { return false; }
@@ -92,6 +95,8 @@ public:
     pid_t killed = 0;
     bool others_write = false;
     bool handed_to_a_child = false;
+    // Who has a lock on every file.
+    std::optional<pid_t> locks_by;
     // Called before it is told who else has a file open.
     std::function<void()> while_looking;
     // Called before it is told which descriptors a process has.

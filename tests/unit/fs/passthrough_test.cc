@@ -21,6 +21,7 @@ public:
     void drop(const ObjectInfo&, std::function<void(bool)> done) override { done(true); }
     void renamed(const ObjectInfo&, const ObjectInfo&) override {}
     void renamed(std::vector<RenamedObject>) override {}
+    void when_written(std::function<void()> done) override { done(); }
     std::shared_ptr<KeptFile> file(const ObjectInfo& object, bool, std::uint64_t) override {
         return std::make_shared<File>(*this, object.etag);
     }

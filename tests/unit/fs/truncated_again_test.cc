@@ -257,5 +257,144 @@ TEST_F(EmptyAgain, ShowsWhoTruncatesItTheVersionThatItWritesWhereTheReleaseIsLat
     EXPECT_EQ(store.content("p/f"), "abc");
 }
 
+// A lock file with the process that has the lock.
+class Locked : public FileSystemTest {
+protected:
+    Locked() { EXPECT_TRUE(write(first->opened.handle, 0, "first")); }
+    [[nodiscard]] Result<OpenedFile> truncate_by(pid_t process) {
+        return answer<OpenedFile>([&](auto reply) {
+            fs->open(node, O_WRONLY | O_TRUNC, Caller{process, 0, 0}, reply);
+        });
+    }
+    void expect_one_file() {
+        EXPECT_EQ(lookup("lock")->node, node);
+        EXPECT_EQ(kernel_cache.entries, std::vector<std::string>());
+    }
+    const Result<CreatedFile> first = create("lock", O_WRONLY | O_TRUNC);
+    const NodeId node = first->entry.node;
+};
+
+TEST_F(Locked, IsOneFileThatIsWrittenInTurns) {
+    processes.locks_by = kProcess;
+    const Result<OpenedFile> second = truncate_by(kOther);
+    ASSERT_TRUE(second);
+    EXPECT_EQ(getattr(node)->size, 5U);
+    // Handed over, it belongs to no process for a moment.
+    processes.locks_by.reset();
+    ASSERT_TRUE(close(first->opened.handle));
+    EXPECT_EQ(store.content("p/lock"), "first");
+    const Result<OpenedFile> third = truncate_by(kOther + 1);
+    ASSERT_TRUE(third);
+    processes.locks_by = kOther;
+    ASSERT_TRUE(write(second->handle, 0, "2nd"));
+    ASSERT_TRUE(close(second->handle));
+    EXPECT_EQ(store.content("p/lock"), "2nd");
+    processes.locks_by = kOther + 1;
+    ASSERT_TRUE(write(third->handle, 0, "3"));
+    ASSERT_TRUE(close(third->handle));
+    EXPECT_EQ(store.content("p/lock"), "3");
+    expect_one_file();
+}
+
+TEST_F(Locked, IsNotMixedWithWhatIsWrittenWithoutTheLock) {
+    processes.locks_by = kProcess;
+    const Result<OpenedFile> second = truncate_by(kOther);
+    ASSERT_TRUE(second);
+    ASSERT_TRUE(write(second->handle, 0, "2nd"));
+    ASSERT_TRUE(close(first->opened.handle));
+    EXPECT_EQ(store.content("p/lock"), "first");
+    ASSERT_TRUE(close(second->handle));
+    EXPECT_EQ(store.content("p/lock"), "2nd");
+}
+
+TEST_F(Locked, IsNotMixedWithAnAttemptOfTheSameProcess) {
+    processes.locks_by = kProcess;
+    const Result<OpenedFile> again = truncate_by(kProcess);
+    ASSERT_TRUE(again);
+    ASSERT_TRUE(write(again->handle, 0, "again"));
+    ASSERT_TRUE(close(again->handle));
+    EXPECT_EQ(errno_of(write(first->opened.handle, 5, " and what was in a buffer")), ESTALE);
+    static_cast<void>(close(first->opened.handle));
+    EXPECT_EQ(store.content("p/lock"), "again");
+}
+
+TEST_F(Locked, IsNotMixedWithWhatItsHolderHasAppended) {
+    ASSERT_TRUE(close(first->opened.handle));
+    const Result<OpenedFile> appends = open(node, O_WRONLY | O_APPEND);
+    ASSERT_TRUE(write(appends->handle, 0, " holder"));
+    processes.locks_by = kProcess;
+    const Result<OpenedFile> second = truncate_by(kOther);
+    const Result<OpenedFile> third = truncate_by(kOther + 1);
+    ASSERT_TRUE(second && third);
+    ASSERT_TRUE(close(appends->handle));
+    EXPECT_EQ(store.content("p/lock"), "first holder");
+    processes.locks_by = kOther;
+    ASSERT_TRUE(write(second->handle, 0, "2nd"));
+    ASSERT_TRUE(close(second->handle));
+    EXPECT_EQ(store.content("p/lock"), "2nd");
+    expect_one_file();
+    // Without the lock.
+    ASSERT_TRUE(write(third->handle, 0, "3"));
+    ASSERT_TRUE(close(third->handle));
+    EXPECT_EQ(store.content("p/lock"), "3");
+}
+
+// Its earlier descriptor is closed, and not released.
+TEST_F(Locked, IsWrittenByWhoComesAgainBeforeItsReleaseDoes) {
+    processes.locks_by = kProcess;
+    const Result<OpenedFile> second = truncate_by(kOther);
+    ASSERT_TRUE(second);
+    ASSERT_TRUE(flush(first->opened.handle));
+    const Result<OpenedFile> again = truncate_by(kProcess);
+    ASSERT_TRUE(again);
+    processes.locks_by = kOther;
+    ASSERT_TRUE(write(second->handle, 0, "2nd"));
+    ASSERT_TRUE(close(second->handle));
+    ASSERT_TRUE(release(first->opened.handle));
+    processes.locks_by = kProcess;
+    ASSERT_TRUE(write(again->handle, 0, "3"));
+    ASSERT_TRUE(close(again->handle));
+    EXPECT_EQ(store.content("p/lock"), "3");
+    expect_one_file();
+}
+
+TEST_F(Locked, OutlivesTheDeathOfOneThatWaits) {
+    processes.locks_by = kProcess;
+    const Result<OpenedFile> second = truncate_by(kOther);
+    ASSERT_TRUE(second);
+    processes.killed = kOther;
+    processes.others_write = true;
+    EXPECT_TRUE(flush(second->handle, kOther));
+    EXPECT_TRUE(release(second->handle));
+    processes.killed = 0;
+    const Result<OpenedFile> third = truncate_by(kOther + 1);
+    ASSERT_TRUE(third);
+    ASSERT_TRUE(close(first->opened.handle));
+    EXPECT_EQ(store.content("p/lock"), "first");
+    ASSERT_TRUE(close(third->handle));
+    EXPECT_EQ(store.content("p/lock"), "first");
+    expect_one_file();
+}
+
+TEST_F(Locked, IsNoLockFileOnceAllHaveClosedIt) {
+    processes.locks_by = kProcess;
+    const Result<OpenedFile> second = truncate_by(kOther);
+    ASSERT_TRUE(second);
+    ASSERT_TRUE(close(second->handle));
+    ASSERT_TRUE(close(first->opened.handle));
+    processes.locks_by.reset();
+    const Result<OpenedFile> appends = open(node, O_WRONLY | O_APPEND);
+    ASSERT_TRUE(write(appends->handle, 0, " more"));
+    EXPECT_EQ(errno_of(truncate_by(kOther)), ESTALE);
+    ASSERT_TRUE(close(appends->handle));
+}
+
+TEST_F(Locked, HasANewVersionWhereItIsLarge) {
+    ASSERT_TRUE(write(first->opened.handle, 5, std::string(1 << 20, 'x')));
+    processes.locks_by = kProcess;
+    EXPECT_EQ(errno_of(truncate_by(kOther)), ESTALE);
+    ASSERT_TRUE(close(first->opened.handle));
+}
+
 }  // namespace
 }  // namespace ckptfs::fs
