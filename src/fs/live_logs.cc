@@ -73,7 +73,8 @@ void LiveLogs::publish(const NodePtr& node) {
     std::uint64_t published = 0;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
-        writer = node->writer;
+        // It may have been written otherwise since it was looked for.
+        writer = node->is_live_log ? node->writer : nullptr;
         published = node->committed ? node->committed->size : 0;
     }
     if (writer == nullptr || node->removed || writer->failed() || writer->pristine() || !writer->dirty()) {

@@ -98,10 +98,11 @@ void OpenFiles::show_to_cached_readers(const Node& node) {
     }
 }
 
-// By a descriptor that was opened to append.
+// What was only appended to may be published as it grows, also where it was cut meanwhile; what is written from now on
+// is not.
 void OpenFiles::changes_in_place(Node& node) {
     const NodeTable::Lock lock = state_.nodes.lock();
-    if (node.only_appended) {
+    if (node.only_appended || node.is_live_log) {
         node.only_appended = false;
         live_logs_.opened(lock, node);
     }
@@ -138,12 +139,16 @@ void OpenFiles::commit_when_first(const NodePtr& node, const std::shared_ptr<Fil
     });
 }
 
-// While a commit waited for its turn another may have begun to write to the file: then it is theirs to publish.
+// While a commit waited for its turn another may have begun to write to the file, or in another way than a log is
+// written: then it is theirs to publish.
 bool OpenFiles::is_left_to_others(const Node& node, const WrittenVersion* version, CommitReason reason) const {
     if (reason == CommitReason::kMade) {
         return version != nullptr && version->fate.state(kUnseenProcess, kUnseenProcess).written;
     }
     const NodeTable::Lock lock = state_.nodes.lock();
+    if (reason == CommitReason::kPublish) {
+        return !node.is_live_log;
+    }
     return reason == CommitReason::kRelease && node.writable_handles > 0;
 }
 

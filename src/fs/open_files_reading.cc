@@ -426,7 +426,7 @@ void OpenFiles::reader_opened(const OpenRequestPtr& request, Result<std::shared_
             // A version has one size: the node's, or the reader's, came damaged.
             node->reader = nullptr;
             ask_again = is_damaged = true;
-        } else if (node->linked && node->writer != nullptr && node->writer->may_have_committed() &&
+        } else if (node->linked && node->writer != nullptr && node->is_live_log && node->writer->may_have_committed() &&
                    !std::exchange(request->is_settled, true)) {
             settles = node->writer;
         } else if (node->linked && node->is_being_changed() && ++request->attempts < kMostAttempts) {

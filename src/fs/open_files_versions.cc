@@ -49,8 +49,9 @@ Failure OpenFiles::not_found_or(const NodeTable::Lock& lock, const NodePtr& node
     if (error.errno_value != ENOENT || node->has_its_name_here()) {
         return failure(std::move(error));
     }
-    // Else it would find the name there once more.
+    // Else it would find the name there once more, also that of a file that failed.
     lookups_.forget_listed(node->parent->id, node->name);
+    state_.failed.looked_at(state_.key(lock, *node));
     state_.nodes.unlink(lock, node);
     return failure(ESTALE, std::move(error.message));
 }

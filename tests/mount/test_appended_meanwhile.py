@@ -103,6 +103,25 @@ def test_a_line_beside_what_is_written_anew_to_another_file_is_told_to_be_lost(m
     assert simulator.content(prefix + "notes.bin") == b"whole"
 
 
+def test_what_is_written_anew_is_not_published_before_its_close_where_who_appends_has_cut_it(mount, simulator, prefix):
+    made = mount("--publish-interval", "100ms")
+    log = begin_log(made / "notes.bin", os.O_RDWR)
+    other = os.open(made / "notes.bin", ANEW)
+    os.ftruncate(log, 65_536)
+    os.write(other, b"x" * (3 << 20))
+    beside = begin_log(made / "train.log", content=b"line\n")
+    for lines in range(2, 5):
+        os.write(beside, b"line\n")
+        wait_until(lambda lines=lines: simulator.content(prefix + "train.log") == b"line\n" * lines, "a log to be published")
+    assert simulator.content(prefix + "notes.bin") == b"before\n"
+    os.write(other, b"x" * (3 << 20))
+    os.close(other)
+    assert simulator.content(prefix + "notes.bin") == b"x" * (6 << 20)
+    os.close(log)
+    os.close(beside)
+    assert simulator.content(prefix + "notes.bin") == b"x" * (6 << 20)
+
+
 @NAMES
 def test_a_line_that_comes_while_the_truncation_is_published_goes_behind_it(mount, simulator, prefix, name):
     made = mount()

@@ -211,5 +211,23 @@ TEST_F(HeldOpen, DoesNotKeepItsDirectoryOnceItWasRemoved) {
     EXPECT_TRUE(store.keys().empty()) << "what is written without a name leads nowhere";
 }
 
+TEST_F(HeldOpen, WhatHasFailedIsGoneForWhoOpensItAsItIsReleased) {
+    for (const int flags : {O_RDWR, O_WRONLY, O_WRONLY | O_APPEND}) {
+        const CreatedFile failed = *create("f", O_RDWR);
+        ASSERT_TRUE(write(failed.opened.handle, 0, "half"));
+        processes.killed = kProcess;
+        ASSERT_TRUE(flush(failed.opened.handle));
+        const auto opened = answer<OpenedFile>([&](auto reply) {
+            fs->open(failed.entry.node, flags, Caller{kProcess + 1, 0, 0}, reply);
+            EXPECT_TRUE(release(failed.opened.handle));
+            timer.run(Milliseconds(1));
+        });
+        processes.killed = 0;
+        EXPECT_EQ(errno_of(opened), ESTALE);
+        // As the kernel asks after that, once.
+        EXPECT_EQ(errno_of(lookup("f")), ENOENT) << flags;
+    }
+}
+
 }  // namespace
 }  // namespace ckptfs::fs

@@ -89,5 +89,41 @@ TEST_F(LiveLogsTest, ASlowCommitIsNotDoubled) {
     EXPECT_EQ(store.content("p/a.log"), "one");
 }
 
+TEST_F(LiveLogsTest, WhatIsWrittenOtherwiseWhileItsPublishWaitsIsNotPublished) {
+    const HandleId handle = create("notes", O_WRONLY | O_APPEND)->opened.handle;
+    ASSERT_TRUE(write(handle, 0, "one\n"));
+    store.hold(Operation::kPut);
+    auto synced = std::async(std::launch::async, [&] { return fsync(handle); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kPut, 1));
+    ASSERT_TRUE(write(handle, 0, "two\n"));
+    interval();
+    // By a process that has cleared O_APPEND meanwhile.
+    ASSERT_TRUE(write(handle, 8, "half", false, true));
+    store.release(Operation::kPut);
+    ASSERT_TRUE(synced.get());
+    // In its turn: behind the publish.
+    ASSERT_TRUE(unlink("notes"));
+    ASSERT_TRUE(close(handle));
+    EXPECT_EQ(store.calls(Operation::kPut), 1) << "by fsync";
+}
+
+TEST_F(LiveLogsTest, WhatIsWrittenOtherwiseAfterALostAnswerIsNotPublishedByAReader) {
+    const HandleId handle = create("notes", O_WRONLY | O_APPEND)->opened.handle;
+    ASSERT_TRUE(write(handle, 0, "one\n"));
+    ASSERT_TRUE(fsync(handle));
+    store.inject({Operation::kPut, "p/notes", store_error(EIO, "", 0), 0, 1, true});
+    ASSERT_TRUE(write(handle, 0, "two\n"));
+    interval();
+    ASSERT_TRUE(published("p/notes", "one\ntwo\n"));
+    ASSERT_TRUE(write(handle, 0, "half", false, true));
+    const Result<OpenedFile> reader = open(lookup("notes")->node, O_RDONLY);
+    ASSERT_TRUE(reader) << reader.error().message;
+    EXPECT_EQ(*read(reader->handle), "one\ntwo\n") << "of the version that is there";
+    EXPECT_EQ(store.calls(Operation::kPut), 2);
+    ASSERT_TRUE(release(reader->handle));
+    ASSERT_TRUE(close(handle));
+    EXPECT_EQ(store.content("p/notes"), "halftwo\n");
+}
+
 }  // namespace
 }  // namespace ckptfs::fs
