@@ -2,6 +2,7 @@
 import itertools
 import os
 import pathlib
+import random
 import sys
 import tempfile
 
@@ -91,3 +92,11 @@ def mount(request, simulator, prefix):
     yield make
     for made in reversed(request.node.mounts):
         made.remove()
+
+
+@pytest.fixture
+def dice():
+    """CKPTFS_RANDOM_SEED chooses another run."""
+    seed = int(os.environ.get("CKPTFS_RANDOM_SEED", "7"))
+    print("seed", seed)
+    return random.Random(seed)

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/private_directory.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 
+#include "base/file_descriptor.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
 
@@ -26,6 +28,15 @@ Status check_private_directory(const std::string& path) {
     }
     if (!S_ISDIR(status.st_mode) || status.st_uid != geteuid() || (status.st_mode & 0077) != 0) {
         return failure(EPERM, format("{} is not a directory that only this user can enter", escaped(path)));
+    }
+    return {};
+}
+
+Status flush_directory(const std::string& path) {
+    const FileDescriptor directory(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!directory || fsync(directory.get()) != 0) {
+        const int error = errno;
+        return failure(error, format("cannot flush {}: {}", escaped(path), std::strerror(error)));
     }
     return {};
 }

@@ -14,4 +14,7 @@ Status make_private_directory(const std::string& path);
 // Whether it is one. ENOENT where there is nothing.
 Status check_private_directory(const std::string& path);
 
+// Of any directory: after a power cut it has the names that it has now.
+Status flush_directory(const std::string& path);
+
 }  // namespace ckptfs

@@ -62,8 +62,8 @@ void Machinery::open_journal(const std::vector<UnsentPlace>& disks) {
     const bool is_local = getuid() == 0 && config_.mount.state_dir.empty();
     const std::string place = journal_place(is_local ? "" : this_host(), config_.mount.source,
                                             config_.mount.mount_point, client_->store().server());
-    MountJournals journals =
-        disks.empty() ? open_journals(directory, place) : open_journals(disks.front().directory, kOnDisk);
+    MountJournals journals = disks.empty() ? open_journals(directory, place)
+                                           : open_journals(disks.front().directory, kOnDisk, JournalKept::kOnDisk);
     journal_ = std::move(journals.own);
     leftovers_ = std::move(journals.leftovers);
     if (!disks.empty() && directory) {

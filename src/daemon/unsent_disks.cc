@@ -97,6 +97,15 @@ Result<std::vector<UnsentPlace>> lock_unsent_places(const std::string& cache_dir
             places.push_back({directory, std::move(lock)});
         }
     }
+    // A power cut takes what is acknowledged there if it takes a name on the way to it. The directory above the cache
+    // was there before in most cases, and may be one that this user cannot read.
+    std::error_code problem;
+    static_cast<void>(flush_directory(std::filesystem::canonical(cache_dir, problem).parent_path().string()));
+    for (const std::string& each : {top, cache_dir}) {
+        if (Status flushed = flush_directory(each); !flushed) {
+            return failure(std::move(flushed.error()));
+        }
+    }
     return places.empty() ? failure(EBUSY, format("{}: too many mounts of one source", escaped(top)))
                           : Result<std::vector<UnsentPlace>>(std::move(places));
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/private_directory.h"
 #include "base/text.h"
 #include "base/thread.h"
 #include "ckptfs/log.h"
@@ -52,7 +53,8 @@ void remove_journal(const std::string& path) {
 // Shared with the thread, which may hang in the directory for longer than the journal lives.
 class JournalFile::State {
 public:
-    State(std::string path, FileDescriptor file) : path_(std::move(path)), file_(std::move(file)) {}
+    State(std::string path, FileDescriptor file, JournalKept kept)
+        : path_(std::move(path)), is_flushed_(kept == JournalKept::kOnDisk), file_(std::move(file)) {}
 
     // The thread.
     void run();
@@ -70,9 +72,14 @@ private:
     [[nodiscard]] int write_lines(const Work& work);
     [[nodiscard]] int add(const std::string& lines);
     [[nodiscard]] int rewrite(const std::string& lines);
+    [[nodiscard]] bool is_kept(const FileDescriptor& file) const { return !is_flushed_ || fdatasync(file.get()) == 0; }
+    [[nodiscard]] Status keep_names() const {
+        return is_flushed_ ? flush_directory(path_.substr(0, path_.rfind('/') + 1)) : Status();
+    }
     [[nodiscard]] bool has_work() const REQUIRES(mutex_) { return done_ < queued_; }
 
     const std::string path_;
+    const bool is_flushed_;
     // Of the thread alone.
     FileDescriptor file_;
     std::size_t written_ = 0;
@@ -109,6 +116,10 @@ void JournalFile::State::run() {
         lock.unlock();
         for (const Replaced& each : replaced) {
             remove_journal(each.path);
+        }
+        // What ends in this one is not to be open again in one of those.
+        if (const Status kept = replaced.empty() ? Status() : keep_names(); !kept) {
+            log_warning(kept.error().message);
         }
         if (work.is_removal && file_) {
             remove_journal(path_);
@@ -153,7 +164,7 @@ int JournalFile::State::add(const std::string& lines) {
     const ssize_t written = write(file_.get(), lines.data(), lines.size());
     if (written == static_cast<ssize_t>(lines.size())) {
         written_ += lines.size();
-        return 0;
+        return is_kept(file_) ? 0 : errno;
     }
     const int problem = written < 0 ? errno : ENOSPC;
     written_ += written <= 0 ? 0 : lines.rfind('\n', static_cast<std::size_t>(written) - 1) + 1;
@@ -172,7 +183,8 @@ int JournalFile::State::rewrite(const std::string& lines) {
     errno = ENOSPC;
     // As in MountJournal::create(): locked before it has the name.
     const bool is_whole = flock(file.get(), LOCK_EX | LOCK_NB) == 0 &&
-                          write(file.get(), lines.data(), lines.size()) == static_cast<ssize_t>(lines.size());
+                          write(file.get(), lines.data(), lines.size()) == static_cast<ssize_t>(lines.size()) &&
+                          is_kept(file);
     if (!is_whole || rename(path.c_str(), path_.c_str()) != 0) {
         const int problem = errno;
         unlink(path.c_str());
@@ -180,7 +192,8 @@ int JournalFile::State::rewrite(const std::string& lines) {
     }
     file_ = std::move(file);
     written_ = lines.size();
-    return 0;
+    const Status kept = keep_names();
+    return kept ? 0 : kept.error().errno_value;
 }
 
 void JournalFile::State::queue(const std::function<void(Work&)>& change) {
@@ -224,11 +237,12 @@ std::size_t JournalFile::State::size() {
     return next_.lines.size() + (next_.is_rewrite ? 0 : file_size_);
 }
 
-JournalFile::JournalFile(std::string path, FileDescriptor file, std::chrono::milliseconds longest_wait)
+JournalFile::JournalFile(std::string path, FileDescriptor file, std::chrono::milliseconds longest_wait,
+                         JournalKept kept)
     : path_(std::move(path)),
       is_in_memory_(!file),
       longest_wait_(longest_wait),
-      state_(std::make_shared<State>(path_, std::move(file))) {
+      state_(std::make_shared<State>(path_, std::move(file), kept)) {
     start_thread("ckptfs-journal", [state = state_] { state->run(); }).detach();
 }
 

@@ -20,13 +20,22 @@ namespace ckptfs {
 // Behind the path of one that is being made or rewritten.
 inline constexpr std::string_view kNewJournalEnding = ".new";
 
+// How much of it is there after a power cut.
+enum class JournalKept {
+    // What the kernel had written.
+    kByTheKernel,
+    // All lines for which settle() has returned in time.
+    kOnDisk,
+};
+
 class JournalFile {
 public:
     // Longer than any disk takes for a line, and shorter than what a program notices as a hang.
     static constexpr std::chrono::milliseconds kLongestWait{1'000};
 
     // `file`: none for a journal in memory, which only removes what it replaces.
-    JournalFile(std::string path, FileDescriptor file, std::chrono::milliseconds longest_wait);
+    JournalFile(std::string path, FileDescriptor file, std::chrono::milliseconds longest_wait,
+                JournalKept kept = JournalKept::kByTheKernel);
     // Waits for what is queued; if the directory does not answer, not for longer than five times the longest wait.
     ~JournalFile();
     JournalFile(const JournalFile&) = delete;

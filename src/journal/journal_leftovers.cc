@@ -165,9 +165,10 @@ bool is_another_in_use(const std::string& directory, const std::string& place, c
     });
 }
 
-MountJournals open_journals(const std::optional<std::string>& directory, const std::string& place) {
+MountJournals open_journals(const std::optional<std::string>& directory, const std::string& place, JournalKept kept) {
     MountJournals journals;
-    auto own = directory ? MountJournal::create(*directory, place) : failure(ENOENT, "this user has no home");
+    auto own = directory ? MountJournal::create(*directory, place, JournalFile::kLongestWait, kept)
+                         : failure(ENOENT, "this user has no home");
     if (own) {
         journals.own = std::move(*own);
     } else {

@@ -44,6 +44,7 @@ struct MountJournals {
     bool another_lives = false;
 };
 // `directory`: empty for a user without a home.
-[[nodiscard]] MountJournals open_journals(const std::optional<std::string>& directory, const std::string& place);
+[[nodiscard]] MountJournals open_journals(const std::optional<std::string>& directory, const std::string& place,
+                                          JournalKept kept = JournalKept::kByTheKernel);
 
 }  // namespace ckptfs

@@ -49,7 +49,7 @@ std::string journal_place(const std::string& host, const std::string& source, co
 }
 
 Result<std::unique_ptr<MountJournal>> MountJournal::create(const std::string& directory, const std::string& place,
-                                                           std::chrono::milliseconds longest_wait) {
+                                                           std::chrono::milliseconds longest_wait, JournalKept kept) {
     std::error_code problem;
     std::filesystem::create_directories(std::filesystem::path(directory).parent_path(), problem);
     if (auto made = make_private_directory(directory); !made) {
@@ -66,11 +66,16 @@ Result<std::unique_ptr<MountJournal>> MountJournal::create(const std::string& di
         }
         return failure(reason, format("cannot make {}: {}", escaped(path), std::strerror(reason)));
     }
-    return std::unique_ptr<MountJournal>(new MountJournal(path, std::move(file), longest_wait));
+    if (Status flushed = kept == JournalKept::kOnDisk ? flush_directory(directory) : Status(); !flushed) {
+        unlink(path.c_str());
+        return failure(std::move(flushed.error()));
+    }
+    return std::unique_ptr<MountJournal>(new MountJournal(path, std::move(file), longest_wait, kept));
 }
 
 std::unique_ptr<MountJournal> MountJournal::in_memory() {
-    return std::unique_ptr<MountJournal>(new MountJournal("", FileDescriptor(), JournalFile::kLongestWait));
+    return std::unique_ptr<MountJournal>(
+        new MountJournal("", FileDescriptor(), JournalFile::kLongestWait, JournalKept::kByTheKernel));
 }
 
 MountJournal::~MountJournal() {

@@ -3,8 +3,9 @@
 // place can end it after a kill: uploads, hidden objects, and the records of renames. And which files have failed of
 // which other mounts could not be told yet, for the next mount to tell.
 //
-// A lock on the file says that its mount lives. The file is a line an event (journal_text.h). It is not synced: it
-// survives the process, and of the machine what the kernel had written.
+// A lock on the file says that its mount lives. The file is a line an event (journal_text.h). It survives
+// the process, and of the machine what the kernel had written; with JournalKept::kOnDisk, as beside what --ack disk has
+// acknowledged, all of it.
 //
 // What is about the files of other mounts is in journal_leftovers.h.
 // Threads: those that note an event may be called from any thread. They return once it is in the file, but do not wait
@@ -57,7 +58,8 @@ public:
     // Makes the directory, with mode 0700, and the file, with 0600.
     static Result<std::unique_ptr<MountJournal>> create(
         const std::string& directory, const std::string& place,
-        std::chrono::milliseconds longest_wait = JournalFile::kLongestWait);
+        std::chrono::milliseconds longest_wait = JournalFile::kLongestWait,
+        JournalKept kept = JournalKept::kByTheKernel);
     // Remembers it while it lives, and leaves nothing of its own to the next.
     static std::unique_ptr<MountJournal> in_memory();
     // Removes the file, unless something is left.
@@ -91,8 +93,8 @@ public:
     [[nodiscard]] const std::string& path() const { return file_.path(); }
 
 private:
-    MountJournal(std::string path, FileDescriptor file, std::chrono::milliseconds longest_wait)
-        : file_(std::move(path), std::move(file), longest_wait) {}
+    MountJournal(std::string path, FileDescriptor file, std::chrono::milliseconds longest_wait, JournalKept kept)
+        : file_(std::move(path), std::move(file), longest_wait, kept) {}
     // `what`: names it among all that can be open.
     bool note_begun(const std::string& what, const std::string& line);
     // Of one that is open.

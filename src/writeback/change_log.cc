@@ -77,11 +77,37 @@ void ChangeLog::stop() {
         return;
     }
     thread_.join();
-    const MutexLock lock(mutex_);
-    if (std::all_of(segments_.begin(), segments_.end(), [](const Segment& each) { return each.unsent.empty(); })) {
-        for (const Segment& each : std::exchange(segments_, {})) {
-            ::unlink(each.path.c_str());
+    bool is_all_made = false;
+    {
+        const MutexLock lock(mutex_);
+        is_all_made =
+            std::all_of(segments_.begin(), segments_.end(), [](const Segment& each) { return each.unsent.empty(); });
+    }
+    if (is_all_made) {
+        remove_made(0);
+    }
+}
+
+// From the oldest on, each on the disk before the next: one that is there after a power cut needs those behind it,
+// which say what of it was made. So one that cannot be removed keeps them, and is tried again.
+void ChangeLog::remove_made(std::size_t stay) {
+    for (;;) {
+        std::string path;
+        {
+            const MutexLock lock(mutex_);
+            if (segments_.size() <= stay || !segments_.front().unsent.empty()) {
+                return;
+            }
+            path = segments_.front().path;
         }
+        if ((::unlink(path.c_str()) != 0 && errno != ENOENT) || ::fsync(directory_file_.get()) != 0) {
+            if (std::exchange(kept_, path) != path) {
+                log_warning(format("cannot remove {}: {}", escaped(path), std::strerror(errno)));
+            }
+            return;
+        }
+        const MutexLock lock(mutex_);
+        segments_.pop_front();
     }
 }
 
@@ -273,19 +299,18 @@ Status ChangeLog::begin_segment() {
 }
 
 void ChangeLog::note_written(const std::vector<Waiting>& batch) {
-    const MutexLock lock(mutex_);
-    for (const Waiting& each : batch) {
-        if (each.is_sent) {
-            note_made(each.number);
-        } else {
-            segments_.back().unsent.insert(each.number);
+    {
+        const MutexLock lock(mutex_);
+        for (const Waiting& each : batch) {
+            if (each.is_sent) {
+                note_made(each.number);
+            } else {
+                segments_.back().unsent.insert(each.number);
+            }
         }
     }
     // Not the one that is written.
-    while (segments_.size() > 1 && segments_.front().unsent.empty()) {
-        ::unlink(segments_.front().path.c_str());
-        segments_.pop_front();
-    }
+    remove_made(1);
 }
 
 }  // namespace ckptfs

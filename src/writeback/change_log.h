@@ -78,6 +78,8 @@ private:
     Status begin_segment();
     void note_written(const std::vector<Waiting>& batch) EXCLUDES(mutex_);
     void note_made(std::uint64_t number) REQUIRES(mutex_);
+    // But for so many, the last ones.
+    void remove_made(std::size_t stay) EXCLUDES(mutex_);
     [[nodiscard]] Failure failed(const std::string& path, const char* what) const;
 
     const std::string directory_;
@@ -90,6 +92,8 @@ private:
     std::uint64_t next_segment_ = 1;
     // What the next write begins with.
     std::string refused_;
+    // The segment that could not be removed last.
+    std::string kept_;
 
     Mutex mutex_;
     Condition changed_;

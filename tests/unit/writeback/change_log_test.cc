@@ -118,6 +118,29 @@ TEST_F(ChangeLogTest, SegmentsGoFromTheOldestOn) {
     EXPECT_EQ(unsent_on_disk(), (std::vector<std::uint64_t>{3, 4}));
 }
 
+TEST_F(ChangeLogTest, ASegmentThatCannotBeRemovedKeepsThoseBehindIt) {
+    const auto opened = open(1);
+    for (std::uint64_t number = 1; number <= 3; ++number) {
+        ASSERT_TRUE(append(*opened.log, number));
+    }
+    std::filesystem::path first = *std::filesystem::directory_iterator(directory());
+    for (const auto& each : std::filesystem::directory_iterator(directory())) {
+        first = std::min(first, each.path());
+    }
+    const std::filesystem::path aside = temporary.path() / "aside";
+    std::filesystem::rename(first, aside);
+    std::filesystem::create_directory(first);
+    ASSERT_TRUE(sent(*opened.log, 1));
+    ASSERT_TRUE(sent(*opened.log, 2));
+    std::filesystem::remove(first);
+    std::filesystem::rename(aside, first);
+    EXPECT_EQ(segments(), 5U);
+    EXPECT_EQ(unsent_on_disk(), std::vector<std::uint64_t>{3});
+    ASSERT_TRUE(sent(*opened.log, 3));
+    opened.log->stop();
+    EXPECT_EQ(segments(), 0U);
+}
+
 TEST_F(ChangeLogTest, WhatASegmentTellsOfOneThatIsGoneCountsForNoOther) {
     {
         const auto opened = open(1);
