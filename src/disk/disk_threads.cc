@@ -34,6 +34,8 @@ private:
     // While it is being stopped.
     Condition came_back_;
     std::deque<std::function<void()>> tasks_ GUARDED_BY(mutex_);
+    // What they hold may need the disk to be let go of: the thread that hangs keeps it.
+    std::deque<std::function<void()>> abandoned_ GUARDED_BY(mutex_);
     std::map<std::uint64_t, std::function<void()>> unanswered_ GUARDED_BY(mutex_);
     std::uint64_t last_number_ GUARDED_BY(mutex_) = 0;
     int threads_ GUARDED_BY(mutex_) = 0;
@@ -63,12 +65,19 @@ void DiskThreads::State::run() {
     }
     --threads_;
     came_back_.notify_all();
+    // They hold this state, and what they hold needs a disk that answers: the last thread to come back has one.
+    const std::deque<std::function<void()>> abandoned =
+        threads_ == 0 ? std::exchange(abandoned_, {}) : decltype(abandoned_)();
+    lock.unlock();
 }
 
 bool DiskThreads::State::post(std::function<void()> task) {
     {
         const MutexLock lock(mutex_);
         if (is_given_up_) {
+            if (threads_ > 0) {
+                abandoned_.push_back(std::move(task));
+            }
             return false;
         }
         if (!is_stopping_) {
@@ -82,9 +91,12 @@ bool DiskThreads::State::post(std::function<void()> task) {
 }
 
 bool DiskThreads::State::stop(Milliseconds patience) {
-    std::deque<std::function<void()>> dropped;
     std::map<std::uint64_t, std::function<void()>> unanswered;
     MutexLock lock(mutex_);
+    if (is_given_up_) {
+        // Once: what was abandoned stays so.
+        return threads_ == 0;
+    }
     is_stopping_ = true;
     posted_.notify_all();
     while (threads_ > 0) {
@@ -93,7 +105,7 @@ bool DiskThreads::State::stop(Milliseconds patience) {
         if (!came_back_.wait_for(lock, patience, goes_on)) {
             is_given_up_ = true;
             // Those that come back find nothing more to do.
-            dropped.swap(tasks_);
+            abandoned_.swap(tasks_);
             unanswered.swap(unanswered_);
             lock.unlock();
             // While what they use still exists.

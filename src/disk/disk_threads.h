@@ -24,7 +24,8 @@ public:
     DiskThreads(const DiskThreads&) = delete;
     DiskThreads& operator=(const DiskThreads&) = delete;
 
-    // In the order in which they come. After stop() it runs here, or is dropped where the disk hangs.
+    // In the order in which they come. After stop() it runs here, or never, where the disk hangs: then it is kept, with
+    // what it holds, until the disk comes back.
     void post(std::function<void()> task);
     // What `work` returns is called behind it, on its thread, if it comes in time; else `late` is, on any thread. One
     // of the two is called, once. After stop() it runs here, or is late where the disk hangs.

@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
+#include <fstream>
 #include <future>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "support/eventually.h"
@@ -67,8 +70,19 @@ TEST_F(DiskThreadsTest, WhatComesLateIsNot) {
     EXPECT_EQ(delivered + begun_late, 0);
 }
 
+int threads_alive() {
+    int alive = 0;
+    for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {
+        std::string name;
+        std::getline(std::ifstream(thread.path() / "comm"), name);
+        alive += name == "ckptfs-disk" ? 1 : 0;
+    }
+    return alive;
+}
+
 TEST_F(DiskThreadsTest, AreLeftToADiskThatHangs) {
     const auto task = std::make_shared<int>();
+    std::atomic<int> run = 0;
     {
         DiskThreads threads(2, timer);
         threads.within(
@@ -76,7 +90,6 @@ TEST_F(DiskThreadsTest, AreLeftToADiskThatHangs) {
         begun.get_future().wait();
         EXPECT_FALSE(threads.stop(Milliseconds(1)));
         EXPECT_EQ(late, 1) << "while all that it uses exists";
-        std::atomic<int> run = 0;
         threads.post([&] { ++run; });
         threads.within(
             kLimit, [&] { return [&] { ++run; }; }, [this] { ++late; });
@@ -87,6 +100,8 @@ TEST_F(DiskThreadsTest, AreLeftToADiskThatHangs) {
     }
     comes_back.set_value();
     EXPECT_TRUE(eventually([&] { return task.use_count() == 1; }));
+    EXPECT_TRUE(eventually([] { return threads_alive() == 0; }));
+    EXPECT_EQ(run, 0) << "its owner has ended";
     EXPECT_EQ(delivered, 0);
 }
 
