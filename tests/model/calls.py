@@ -4,7 +4,7 @@
 import dataclasses
 import time
 
-from reference import ABSENT, BATCHED, KEPT, PERHAPS_KEPT, SAVES, File, Outcome, State, bytes_of, changes, cut, put
+from reference import ABSENT, BATCHED, KEPT, SAVES, File, Outcome, State, bytes_of, changes, cut, put
 
 
 @dataclasses.dataclass
@@ -277,7 +277,7 @@ class Calls(State):
     @staticmethod
     def grows(step: dict) -> bool:
         """A save of what is published while it grows: "that all its writers have opened for appending", or of a log."""
-        return step["do"] in SAVES and (step.get("flags") in ("a", "a+") or step["path"].endswith((*KEPT, *PERHAPS_KEPT)))
+        return step["do"] in SAVES and (step.get("flags") in ("a", "a+") or step["path"].endswith(KEPT))
 
     def grows_to(self, path: str, content: bytes) -> bool:
         """By a save under way, which takes nothing from what was there."""

@@ -29,7 +29,8 @@ ALWAYS = {"open", "save", "write", "close", "heal", "resume", "rest", "ended"}
 
 WRITES = ["PutObject", "CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload"]
 OPERATIONS = [*WRITES, "PutObject", "GetObject", "HeadObject", "DeleteObject", "DeleteObjects", "DeleteObjects",
-              "CopyObject", "UploadPartCopy", "AbortMultipartUpload", "ListObjectsV2"]
+              "CopyObject", "UploadPartCopy", "AbortMultipartUpload", "ListObjectsV2", "ListParts",
+              "ListMultipartUploads"]
 # Steps that are not made to overlap others.
 ALONE = {"fault", "heal", "kill", "rest", "crash", "pause", "resume", "rename_tree", "remove_tree", "mkdir", "kill_group",
          "unmount", "terminate", "ended", "damage", "drop"}
@@ -38,7 +39,12 @@ PASSING = ["500", "503", "slowdown", "reset", "close", "performed-but-500", "per
            "request-timeout", "expired-token"]
 # What only some operations answer, or some faults are of.
 PARTICULAR = [
-    *({"op": op, "action": "performed-late", "ms": 1000} for op in ("DeleteObject", "DeleteObjects", "DeleteObjects")),
+    *({"op": op, "action": "performed-late", "ms": 1000}
+      for op in ("DeleteObject", "DeleteObjects", "DeleteObjects", "PutObject", "UploadPart", "CompleteMultipartUpload",
+                 "CopyObject")),
+    *({"op": op, "action": action} for op in ("PutObject", "CompleteMultipartUpload", "CopyObject")
+      for action in ("conflict", "skew")),
+    *({"op": op, "action": "bad-digest"} for op in ("PutObject", "UploadPart")),
     *({"op": op, "action": action} for op in ("CompleteMultipartUpload", "CopyObject", "UploadPartCopy")
       for action in ("200-error", "blanks")),
     {"op": "UploadPart", "action": "no-such-upload"}, {"op": "GetObject", "action": "corrupt"},

@@ -4,7 +4,7 @@
 import time
 
 from calls import Call
-from reference import ABSENT, BATCHED, GONE, KEPT, PERHAPS_KEPT, TTL, Outcome, bytes_of, cut
+from reference import ABSENT, BATCHED, GONE, KEPT, TTL, Outcome, bytes_of, cut
 from rules import Rules
 
 
@@ -16,7 +16,7 @@ class NameRules(Rules):
                 (step["mount"], step["path"]) in self.places(call) for call in self.calls.values())):
             # Of versions behind one inode any may answer what it asks before it maps.
             return False
-        if step.get("mapped") and step["size"] > 4096 and step["path"].endswith((*KEPT, *PERHAPS_KEPT)):
+        if step.get("mapped") and step["size"] > 4096 and step["path"].endswith(KEPT):
             # What grows is published between two of its pages.
             return False
         if step["flags"] in ("w", "w+"):

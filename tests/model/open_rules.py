@@ -4,7 +4,7 @@
 import time
 
 from calls import Call, Calls
-from reference import (ABSENT, CREATES, GONE, KEPT, PERHAPS_KEPT, READABLE, TRUNCATES, TTL, WRITABLE, Description, File,
+from reference import (ABSENT, CREATES, GONE, KEPT, READABLE, TRUNCATES, TTL, WRITABLE, Description, File,
                        changes)
 
 
@@ -147,7 +147,6 @@ class OpenRules(Calls):
     def note_kind(file: File, path: str, flags: str) -> None:
         file.kept = path.endswith(KEPT) or flags in ("a", "a+")
         file.appended_to = flags == "a"
-        file.perhaps_kept = path.endswith(PERHAPS_KEPT)
 
     @staticmethod
     def opened_otherwise(file: File, flags: str) -> None:

@@ -28,7 +28,6 @@ RETRY_FOR = 4.0
 # Of a call that the store does not hold up, and of any other beyond --retry-for.
 QUICK, SLOW = 4.0, 20.0
 KEPT = (".log", ".out", ".err", ".jsonl")
-PERHAPS_KEPT = (".txt",)
 GONE = {"ENOENT", "ESTALE"}
 SAVES = ("save", "save_again")
 WRITABLE = {"r+", "wo", "a", "a+", "w", "w+", "x", "x+", "rt", "c"}

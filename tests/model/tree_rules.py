@@ -108,9 +108,10 @@ class Model(MarkerRules):
             self.renamed_at = time.monotonic()
             for path, outcome in outcomes.items():
                 outcome.certain = True
-            for path in self.below(step["path"]):
-                if (file := self.live(mount, path)) is not None and path not in removed:
-                    # All of it is saved, and another mount has removed it since: its name goes with the directory.
+            for file in self.files():
+                if file.mount == mount and file.path in call.touched and file.path not in removed:
+                    # Another mount has removed what was saved under its name, which goes with the directory: this file
+                    # is that, or an earlier version.
                     file.doubtful = True
         for path in call.touched:
             if path not in removed and ABSENT not in self.names[path].before and result["ok"] and \
