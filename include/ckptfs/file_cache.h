@@ -86,6 +86,8 @@ public:
     // `size`: of the file. Null where versions of the object cannot be told apart.
     [[nodiscard]] virtual std::shared_ptr<KeptFile> file(const ObjectInfo& object, bool is_encoded,
                                                          std::uint64_t size) = 0;
+    // Once what was to be kept by now is on the disk, or was left out. Never where the disk hangs.
+    virtual void when_written(std::function<void()> done) = 0;
 };
 
 }  // namespace ckptfs

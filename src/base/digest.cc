@@ -2,6 +2,7 @@
 #include "base/digest.h"
 
 #include <isa-l/crc.h>
+#include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 
@@ -165,6 +166,10 @@ std::string crc32c_base64(std::uint32_t crc) {
     const std::array<std::byte, 4> bytes = {static_cast<std::byte>(crc >> 24), static_cast<std::byte>(crc >> 16),
                                             static_cast<std::byte>(crc >> 8), static_cast<std::byte>(crc)};
     return base64_encode(bytes);
+}
+
+void keep_digests_until_exit() {
+    require(OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr) == 1);
 }
 
 Sha256 sha256(ByteSpan bytes) {

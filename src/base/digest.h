@@ -30,6 +30,10 @@ using Sha1 = std::array<std::byte, 20>;
 // As x-amz-checksum-crc32c wants it: base64 of the four bytes, highest first.
 [[nodiscard]] std::string crc32c_base64(std::uint32_t crc);
 
+// OpenSSL frees what it has at the end of the process, which a thread that hangs in the disk may come back to and use.
+// From now on it does not. Before anything here is used, and libcurl.
+void keep_digests_until_exit();
+
 [[nodiscard]] Sha256 sha256(ByteSpan bytes);
 [[nodiscard]] Sha256 sha256(const Payload& payload);
 [[nodiscard]] Sha256 hmac_sha256(ByteSpan key, ByteSpan message);

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <sys/resource.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -65,11 +64,6 @@ std::string kernel_release() {
     return uname(&kernel) == 0 ? kernel.release : "";
 }
 
-std::uint64_t open_files_limit() {
-    rlimit limit{};
-    return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 0;
-}
-
 Status ask_whether_well(const MountEntry& mount) {
     constexpr std::chrono::seconds kDaemonPatience{3};
     const auto status = ask_for_status(mount, kDaemonPatience);
@@ -93,7 +87,7 @@ void ask_this_machine(const ToolRequest& request, const Config& config, ExitCode
     if (auto mounts = read_mount_table()) {
         places.mounts = std::move(*mounts);
     }
-    places.open_files_limit = open_files_limit();
+    places.open_files_limit = most_open_files();
     places.max_connections = config.store.max_connections;
     places.exit_code_sight = sight;
     doctor::probe_this_machine(places, findings);

@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/digest.h"
 #include "base/environment.h"
 #include "base/executors.h"
 #include "base/text.h"
@@ -126,6 +127,7 @@ int mount_command(Config config, int failed) {
         readiness.failed(format("ckptfs: {}", error.message));
         return failed;
     };
+    keep_digests_until_exit();
     resolve_variables();
     if (auto checked = check_this_machine(config); !checked) {
         return fail(checked.error());
@@ -143,6 +145,7 @@ int mount_command(Config config, int failed) {
     // Before memory is hidden: /proc hides a process that cannot be dumped, and its children.
     say_what_cannot_be_told();
     hide_memory();
+    allow_open_files();
     umask(077);
     std::signal(SIGPIPE, SIG_IGN);
     if (chdir("/") != 0) {

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -177,6 +178,24 @@ bool is_read_by_journal(int descriptor, const Environment& environment) {
     struct stat stream {};
     const auto named = environment("JOURNAL_STREAM");
     return named && fstat(descriptor, &stream) == 0 && *named == format("{}:{}", stream.st_dev, stream.st_ino);
+}
+
+std::uint64_t most_open_files() {
+    // As packaging/systemd/ckptfs@.service. Programs that a mount runs inherit it, and some close each number.
+    constexpr rlim_t kEnough = 65'536;
+    rlimit limit{};
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
+        return 0;
+    }
+    return std::max(limit.rlim_cur, std::min(limit.rlim_max, kEnough));
+}
+
+void allow_open_files() {
+    rlimit limit{};
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = most_open_files();
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
 }
 
 void hide_memory() {

@@ -4,6 +4,7 @@
 // To be used before any thread is started; threads do not survive fork().
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "base/environment.h"
@@ -52,5 +53,10 @@ void complain(const std::string& line);
 
 // No core dump and no look by other processes of the same user: memory and environment hold secrets.
 void hide_memory();
+
+// As many files as a mount may have open, where this user may raise the limit so far.
+std::uint64_t most_open_files();
+// Shells begin with 1,024, for programs that know no others.
+void allow_open_files();
 
 }  // namespace ckptfs

@@ -195,7 +195,7 @@ MountStatus Daemon::status(const fs::FileSystem& fs) const {
     set_store(status, machinery_->client().store().statistics());
     set_cache(status, machinery_->cache().statistics());
     if (machinery_->disk() != nullptr) {
-        set_disk(status, *machinery_->disk());
+        set_disk(status, *machinery_->disk(), machinery_->files_to_keep());
     }
     if (machinery_->unsent() != nullptr) {
         set_unsent(status, machinery_->unsent()->status(), machinery_->unsent()->limit(),

@@ -156,6 +156,7 @@ void Machinery::end(Session& session) {
     const auto stopped = std::async(std::launch::async | std::launch::deferred, [&session] { session.stop(); });
     stopped.wait_for(kSessionEndsWithin);
     say_goodbye();
+    keep_the_rest();
     cancel();
     stopped.wait();
 }
@@ -306,9 +307,10 @@ Result<fs::FileSystem*> Machinery::start_file_system(fs::KernelCache& kernel_cac
         return failure(made.error());
     }
     ObjectStore& store = **made;
+    FileCache* const files = start_keeping();
     write_.reset(new WriteEnvironment{store, *pool_, *executor_, *staging_, clock_, *codec_, config_.write,
-                                      config_.store.retry_for, disk_.get()});
-    read_.reset(new ReadEnvironment{store, *pool_, *executor_, clock_, *codec_, *cache_, config_.read, disk_.get()});
+                                      config_.store.retry_for, files});
+    read_.reset(new ReadEnvironment{store, *pool_, *executor_, clock_, *codec_, *cache_, config_.read, files});
     fs::FailureNotes notes;
     if (journal_ != nullptr) {
         notes.begun = [this](const std::string& key, const std::string& record) {
@@ -337,7 +339,11 @@ Result<fs::FileSystem*> Machinery::start_file_system(fs::KernelCache& kernel_cac
 
 // Blocks that are given up here go back to the system at the next call, unless they are used before.
 void Machinery::release_unused_memory() {
-    cache_->forget_unused(clock_.now() - kUnusedFor);
+    for (BlockCache* const cache : {cache_.get(), body_cache_.get()}) {
+        if (cache != nullptr) {
+            cache->forget_unused(clock_.now() - kUnusedFor);
+        }
+    }
     const std::size_t before = free_after_trim_;
     const std::size_t free_now = mallinfo2().fordblks;
     if (pool_->release_unused() > 0 || free_now >= before + kWorthATrim) {
@@ -350,6 +356,9 @@ void Machinery::release_unused_memory() {
 }
 
 void Machinery::cancel() {
+    if (keeping_ != nullptr) {
+        keeping_->stop();
+    }
     // It calls the file system, which goes first.
     if (lost_ != nullptr) {
         lost_->stop(nullptr);
@@ -365,6 +374,8 @@ void Machinery::cancel() {
 }
 
 Machinery::~Machinery() {
+    // It looks at what is given up below.
+    memory_watch_.reset();
     // What is under way ends with ECANCELED, and what follows from it runs to its end, while everything still exists.
     cancel();
     if (unsent_ != nullptr) {
@@ -380,8 +391,10 @@ Machinery::~Machinery() {
     if (disk_ != nullptr && !disk_->stop()) {
         log_warning(format("--cache-dir {} does not answer; what was to be written to it is left out",
                            escaped(config_.disk.directory)));
-        // A thread hangs in it for as long as the process lives, with blocks that it was to write.
-        static const auto* const kept = new std::tuple(std::move(disk_), std::move(cache_), std::move(pool_));
+        // A thread hangs in it for as long as the process lives, with blocks that it was to write, and bodies.
+        static const auto* const kept =
+            new std::tuple(std::move(disk_), std::move(cache_), std::move(pool_), std::move(keeping_),
+                           std::move(read_bodies_), std::move(bodies_), std::move(body_cache_));
         static_cast<void>(kept);
     }
 }

@@ -36,7 +36,9 @@
 #include "journal/upload_aborts.h"
 #include "read/block_cache.h"
 #include "read/file_reader.h"
+#include "read/keeping_behind.h"
 #include "write/file_writer.h"
+#include "writeback/bodies_on_disk.h"
 
 namespace ckptfs {
 
@@ -73,6 +75,8 @@ public:
     [[nodiscard]] const DiskCache* disk() const { return disk_.get(); }
     // Null without --ack disk.
     [[nodiscard]] const UnsentDisks* unsent() const { return unsent_.get(); }
+    // Files that are not in --cache-dir yet, and will be.
+    [[nodiscard]] std::uint64_t files_to_keep() const { return keeping_ != nullptr ? keeping_->waiting() : 0; }
     [[nodiscard]] Executor& executor() { return *executor_; }
     // For tasks that wait for the disk.
     [[nodiscard]] Executor& staging() { return *staging_; }
@@ -98,6 +102,11 @@ private:
     void end_leftovers_of_mounts(std::vector<Leftovers> leftovers, const std::shared_ptr<UntoldFiles>& untold);
     void others_know_all();
     void release_unused_memory();
+    // Null where none are kept.
+    FileCache* start_keeping();
+    void keep_behind(const std::shared_ptr<const HeldChange>& held);
+    // What is to be kept yet of what was written; for a while.
+    void keep_the_rest();
 
     const Config config_;
     SystemClock clock_;
@@ -129,6 +138,11 @@ private:
     // Null without --cache-dir.
     std::unique_ptr<DiskCache> disk_;
     std::unique_ptr<BlockCache> cache_;
+    // Null without --ack disk.
+    std::unique_ptr<BodiesOnDisk> bodies_;
+    std::unique_ptr<BlockCache> body_cache_;
+    std::unique_ptr<ReadEnvironment> read_bodies_;
+    std::unique_ptr<KeepingBehind> keeping_;
     std::unique_ptr<WriteEnvironment> write_;
     std::unique_ptr<ReadEnvironment> read_;
     std::unique_ptr<fs::FileSystem> fs_;

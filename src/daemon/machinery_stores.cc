@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstring>
+#include <future>
 #include <iterator>
 #include <utility>
 
@@ -22,6 +23,11 @@ namespace {
 
 // Of the journal in a disk's directory, which has no other.
 constexpr const char* kOnDisk = "mount";
+
+// At the end of the mount: some GiB. What is left of the last files is fetched when it is read.
+constexpr std::chrono::seconds kKeepsFor{10};
+// What a disk needs to be read at its speed.
+constexpr BlockCache::Limits kBodiesAhead{32, 8};
 
 void take_all(std::vector<Leftovers>& all, std::vector<Leftovers> more) {
     std::move(more.begin(), more.end(), std::back_inserter(all));
@@ -109,6 +115,8 @@ WritebackEnvironment Machinery::writeback_environment(std::uint64_t limit) {
     common.in_bucket = [this](const ObjectInfo& acknowledged, const std::string& etag) {
         disk_->sent(acknowledged, etag);
     };
+    common.make_room = [this] { return keeping_ != nullptr && keeping_->make_room(); };
+    common.acknowledged = [this](const std::shared_ptr<const HeldChange>& held) { keep_behind(held); };
     common.note_hidden = [this](const std::string& key, bool is_there) {
         if (is_there) {
             journal_->object_begun(key);
@@ -122,6 +130,50 @@ WritebackEnvironment Machinery::writeback_environment(std::uint64_t limit) {
         return [this, intent] { journal_->intent_ended(intent); };
     };
     return common;
+}
+
+// What is acknowledged is not kept beside, which would cost the save as much again, but once the disk has time.
+FileCache* Machinery::start_keeping() {
+    if (unsent_ == nullptr) {
+        return disk_.get();
+    }
+    bodies_ = std::make_unique<BodiesOnDisk>(unsent_->store());
+    // Of its own: a program that waits for a block must not wait for this disk, nor be told what goes wrong here.
+    body_cache_ = std::make_unique<BlockCache>(*pool_, clock_, kBodiesAhead, disk_.get());
+    read_bodies_.reset(
+        new ReadEnvironment{*bodies_, *pool_, *executor_, clock_, *codec_, *body_cache_, config_.read, disk_.get()});
+    const WritebackStore& store = unsent_->store();
+    keeping_.reset(
+        new KeepingBehind({*read_bodies_, *timer_, unsent_->limit(), [&store] { return store.quiet_for(); }}));
+    return keeping_.get();
+}
+
+void Machinery::keep_behind(const std::shared_ptr<const HeldChange>& held) {
+    const ObjectInfo& object = held->change.object;
+    if (held->removes()) {
+        keeping_->removed(object.key);
+        return;
+    }
+    std::uint64_t bytes = 0;
+    for (const std::shared_ptr<BodyFile>& file : held->body.files) {
+        bytes += file->size();
+    }
+    const bool is_kept = codec_->described_size(object).value_or(object.size) > kSmallestKept;
+    const bool is_local = is_kept && bytes > 0 && held->body.is_local();
+    if (is_local) {
+        bodies_->add(held);
+    }
+    keeping_->acknowledged(object.key, object.etag, bytes, is_local ? held : nullptr);
+}
+
+void Machinery::keep_the_rest() {
+    if (keeping_ == nullptr) {
+        return;
+    }
+    const auto kept = std::make_shared<std::promise<void>>();
+    keeping_->finish([kept] { kept->set_value(); });
+    kept->get_future().wait_for(kKeepsFor);
+    keeping_->stop();
 }
 
 Result<ObjectStore*> Machinery::acknowledging_store(std::vector<UnsentPlace> disks) {

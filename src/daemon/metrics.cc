@@ -113,6 +113,7 @@ void add_disk(Families& families, const DiskActivity& disk) {
     families.counter("disk_damaged_total", "MiB found damaged on the disk, and fetched again.",
                      disk.counts.frames_damaged);
     families.gauge("disk_held_bytes", "What the files in --cache-dir take, of all mounts.", disk.counts.bytes_held);
+    families.gauge("disk_to_keep", "Files written that are not in --cache-dir yet.", disk.files_to_keep);
     families.gauge("disk_limit_bytes", "What they may take.", disk.size);
     families.gauge("disk_usable", "Whether the disk is used; 0 after it failed, or was full.",
                    disk.counts.failure.empty() ? 1.0 : 0.0);

@@ -115,6 +115,9 @@ std::string disk_line(const DiskActivity& disk) {
     if (disk.opens_passed_through > 0) {
         text += format(", {} read by the kernel itself", counted(disk.opens_passed_through, "open file"));
     }
+    if (disk.files_to_keep > 0) {
+        text += format(", {} to be kept yet", counted(disk.files_to_keep, "file"));
+    }
     if (counts.frames_left_out > 0) {
         text += format(", {} MiB left out because it is too slow", counts.frames_left_out);
     }
@@ -208,10 +211,11 @@ void set_cache(MountStatus& status, const ReadStatistics& cache) {
     status.cache_misses = cache.misses;
 }
 
-void set_disk(MountStatus& status, const DiskCache& disk) {
+void set_disk(MountStatus& status, const DiskCache& disk, std::uint64_t files_to_keep) {
     status.disk.directory = disk.config().directory;
     status.disk.size = disk.config().size;
     status.disk.counts = disk.statistics();
+    status.disk.files_to_keep = files_to_keep;
 }
 
 void set_unsent(MountStatus& status, const UnsentStatus& unsent, std::uint64_t limit, WallTime now) {

@@ -74,6 +74,8 @@ struct DiskActivity {
     DiskCacheStatistics counts;
     // Files that the kernel was given to read, and that are in no count of bytes.
     std::uint64_t opens_passed_through = 0;
+    // Files that were written, and will be kept once the disk has time.
+    std::uint64_t files_to_keep = 0;
 
     friend bool operator==(const DiskActivity&, const DiskActivity&) = default;
 };
@@ -161,7 +163,7 @@ struct MountStatus {
 void set_files(MountStatus& status, const fs::FileSystem& fs);
 void set_store(MountStatus& status, const s3::S3Statistics& store);
 void set_cache(MountStatus& status, const ReadStatistics& cache);
-void set_disk(MountStatus& status, const DiskCache& disk);
+void set_disk(MountStatus& status, const DiskCache& disk, std::uint64_t files_to_keep);
 void set_unsent(MountStatus& status, const UnsentStatus& unsent, std::uint64_t limit, WallTime now);
 void set_memory(MountStatus& status, const PoolUsage& usage);
 

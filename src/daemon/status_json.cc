@@ -42,6 +42,7 @@ Json object_of(const DiskActivity& disk) {
             {"bytes_held", disk.counts.bytes_held},
             {"size", disk.size},
             {"opens_passed_through", disk.opens_passed_through},
+            {"files_to_keep", disk.files_to_keep},
             {"frames_left_out", disk.counts.frames_left_out},
             {"frames_damaged", disk.counts.frames_damaged},
             {"failure", disk.counts.failure}};
@@ -52,7 +53,8 @@ DiskActivity disk_of(const Json& json) {
             json.at("size"),
             {json.at("bytes_read"), json.at("bytes_written"), json.at("bytes_held"), json.at("frames_left_out"),
              json.at("frames_damaged"), json.at("failure")},
-            json.value("opens_passed_through", std::uint64_t{0})};
+            json.value("opens_passed_through", std::uint64_t{0}),
+            json.value("files_to_keep", std::uint64_t{0})};
 }
 
 Json object_of(const UnsentActivity& unsent) {

@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "disk/disk_cache.h"
 
-#include <fcntl.h>
 #include <sys/statvfs.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <map>
 #include <utility>
 
 #include "base/memory_limit.h"
 #include "base/private_directory.h"
 #include "base/text.h"
-#include "base/unlinked_file.h"
 #include "ckptfs/log.h"
 #include "disk/disk_space.h"
 #include "disk/file_being_kept.h"
@@ -37,18 +34,6 @@ constexpr int kMostWaitingBehind = 4096;
 constexpr std::size_t kMostToCheck = 4096;
 // Of the size: mounts that share the directory go beyond it by as much, each.
 constexpr std::uint64_t kLooksPerSize = 64;
-
-// Empty where there is none.
-std::string header_on_disk(const std::string& directory, const std::string& name) {
-    const FileDescriptor index(::open(index_path(directory, name).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-    std::string header(kIndexHeaderSize, '\0');
-    const bool is_read = index && read_all(index.get(), std::as_writable_bytes(std::span(header)), 0) == 0;
-    return is_read ? header : "";
-}
-
-std::optional<std::uint64_t> size_on_disk(const std::string& directory, const KeptVersion& version) {
-    return version.size_in(header_on_disk(directory, version.file_name()));
-}
 
 }  // namespace
 
@@ -157,16 +142,18 @@ void DiskCache::check_later(std::shared_ptr<KeptFileOnDisk> file) {
     if (!checks_files_ || is_ending_) {
         return;
     }
+    // It may become that of another version meanwhile.
+    std::string name = file->name();
     {
         const MutexLock lock(mutex_);
-        if (to_check_.size() >= kMostToCheck || !to_check_.insert(file->name()).second) {
+        if (to_check_.size() >= kMostToCheck || !to_check_.insert(name).second) {
             return;
         }
     }
-    checks_.post([this, file = std::move(file)]() mutable {
+    checks_.post([this, file = std::move(file), name = std::move(name)]() mutable {
         {
             const MutexLock lock(mutex_);
-            to_check_.erase(file->name());
+            to_check_.erase(name);
         }
         if (!is_ending_) {
             check(std::move(file));
@@ -176,8 +163,22 @@ void DiskCache::check_later(std::shared_ptr<KeptFileOnDisk> file) {
 
 std::shared_ptr<KeptFile> DiskCache::file(const ObjectInfo& object, bool is_encoded, std::uint64_t size) {
     const std::optional<KeptVersion> version = version_of(object, is_encoded);
+    if (!version) {
+        return nullptr;
+    }
     KeptFileOwner& owner = *this;
-    return version ? std::make_shared<KeptFileOnDisk>(owner, *version, size) : nullptr;
+    auto file = std::make_shared<KeptFileOnDisk>(owner, *version, size);
+    add_user(version->file_name(), file);
+    return file;
+}
+
+void DiskCache::add_user(const std::string& name, const std::shared_ptr<KeptFileOnDisk>& user) {
+    const MutexLock lock(mutex_);
+    if (users_.size() >= swept_at_) {
+        std::erase_if(users_, [](const auto& each) { return each.second.expired(); });
+        swept_at_ = std::max(swept_at_, 2 * users_.size());
+    }
+    users_.emplace(name, user);
 }
 
 bool DiskCache::may_have(const std::string& etag) const {
@@ -279,77 +280,6 @@ void DiskCache::post_write(std::function<void()> write) {
         write();
         waiting_behind_.fetch_sub(1);
     });
-}
-
-void DiskCache::renamed(const ObjectInfo& object, const ObjectInfo& copy) {
-    rename_later(in_bucket(object), in_bucket(copy));
-}
-
-// Behind what was written of it before: one thread writes.
-void DiskCache::rename_later(const ObjectInfo& object, const ObjectInfo& copy) {
-    for (const bool is_encoded : {false, true}) {
-        const auto from = kept_version(config_.store, object, is_encoded);
-        const auto to = kept_version(config_.store, copy, is_encoded);
-        if (!from || !to || from->identity == to->identity) {
-            continue;
-        }
-        post_write([this, from = *from, to = *to] {
-            if (const auto size = is_failing() ? std::nullopt : size_on_disk(config_.directory, from)) {
-                rename_now(from, to, *size);
-            }
-        });
-    }
-}
-
-void DiskCache::sent(const ObjectInfo& acknowledged, const std::string& etag) {
-    ObjectInfo before = acknowledged;
-    before.etag = sent_.note(acknowledged.etag, etag);
-    ObjectInfo sent = acknowledged;
-    sent.etag = etag;
-    rename_later(before, sent);
-    if (before.etag != acknowledged.etag) {
-        // A copy with a description of its own, whose source was sent before.
-        rename_later(acknowledged, sent);
-    }
-}
-
-void DiskCache::renamed(std::vector<RenamedObject> objects) {
-    for (RenamedObject& object : objects) {
-        object.etag = sent_.in_bucket(object.etag);
-        object.copy_etag = sent_.in_bucket(object.copy_etag);
-    }
-    std::erase_if(objects, [this](const RenamedObject& object) {
-        return !may_have(object.etag) || (object.copy_etag == object.etag && object.copy_write_id.empty());
-    });
-    if (!objects.empty()) {
-        post_write([this, objects = std::move(objects)] { rename_now(objects); });
-    }
-}
-
-void DiskCache::rename_now(const std::vector<RenamedObject>& objects) {
-    // One version may have been under several names.
-    std::multimap<std::string, const RenamedObject*> by_name;
-    for (const RenamedObject& object : objects) {
-        by_name.emplace(file_name_prefix(config_.store, object.etag), &object);
-    }
-    const std::size_t length = by_name.begin()->first.size();
-    for (const KeptOnDisk& kept : list_kept(config_.directory)) {
-        const auto [first, last] = by_name.equal_range(kept.name.substr(0, length));
-        const std::string header = first == last || is_failing() ? "" : header_on_disk(config_.directory, kept.name);
-        for (auto each = first; each != last; ++each) {
-            if (const auto rename = kept_rename(config_.store, header, *each->second)) {
-                rename_now(rename->from, rename->to, rename->size);
-            }
-        }
-    }
-}
-
-void DiskCache::rename_now(const KeptVersion& from, const KeptVersion& to, std::uint64_t size) {
-    KeptFileOwner& owner = *this;
-    if (std::make_shared<KeptFileOnDisk>(owner, from, size)
-            ->copy_to(*std::make_shared<KeptFileOnDisk>(owner, to, size))) {
-        remove_kept(config_.directory, from.file_name());
-    }
 }
 
 ObjectInfo DiskCache::in_bucket(ObjectInfo object) const {

@@ -13,10 +13,12 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <unordered_set>
+#include <vector>
 
 #include "base/mutex.h"
 #include "ckptfs/clock.h"
@@ -78,6 +80,7 @@ public:
     void renamed(std::vector<RenamedObject> objects) override;
     [[nodiscard]] std::shared_ptr<KeptFile> file(const ObjectInfo& object, bool is_encoded,
                                                  std::uint64_t size) override;
+    void when_written(std::function<void()> done) override { writes_.post(std::move(done)); }
     // A version is in the bucket, under another ETag than it has here until the mount ends. It is kept under that.
     void sent(const ObjectInfo& acknowledged, const std::string& etag);
 
@@ -122,7 +125,15 @@ private:
     void rename_later(const ObjectInfo& object, const ObjectInfo& copy);
     void close_idle();
     void rename_now(const std::vector<RenamedObject>& objects);
-    void rename_now(const KeptVersion& from, const KeptVersion& to, std::uint64_t size);
+    void rename_now(const KeptVersion& from, const KeptVersion& to);
+    // What is on the disk.
+    void rename_on_disk(const KeptVersion& from, const KeptVersion& to, std::uint64_t size);
+    using Users = std::vector<std::shared_ptr<KeptFileOnDisk>>;
+    void add_user(const std::string& name, const std::shared_ptr<KeptFileOnDisk>& user);
+    // Of all files whose names begin so.
+    [[nodiscard]] Users users_of(const std::string& begin) const;
+    // Who uses what is kept goes on with it under the other name.
+    void move_users(const std::string& from, const KeptVersion& to);
     void note_what_is_there();
 
     const DiskCacheConfig config_;
@@ -163,6 +174,9 @@ private:
     // What the names of files begin with that are in the directory, or were. What other mounts add is known once it is
     // looked at.
     std::unordered_set<std::string> known_ GUARDED_BY(mutex_);
+    // Who reads or keeps them, by their names; some are gone.
+    std::multimap<std::string, std::weak_ptr<KeptFileOnDisk>> users_ GUARDED_BY(mutex_);
+    std::size_t swept_at_ GUARDED_BY(mutex_) = 64;
     // As they were opened.
     std::deque<std::weak_ptr<KeptFileOnDisk>> open_ GUARDED_BY(mutex_);
 };

@@ -9,7 +9,10 @@
 
 #include <algorithm>
 #include <memory>
+#include <span>
 #include <string_view>
+
+#include "base/unlinked_file.h"
 
 namespace ckptfs {
 
@@ -37,6 +40,17 @@ std::string data_path(const std::string& directory, const std::string& name) {
 
 std::string index_path(const std::string& directory, const std::string& name) {
     return directory + "/" + name + std::string(kIndex);
+}
+
+std::string header_on_disk(const std::string& directory, const std::string& name) {
+    const FileDescriptor index(::open(index_path(directory, name).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    std::string header(kIndexHeaderSize, '\0');
+    const bool is_read = index && read_all(index.get(), std::as_writable_bytes(std::span(header)), 0) == 0;
+    return is_read ? header : "";
+}
+
+std::optional<std::uint64_t> size_on_disk(const std::string& directory, const KeptVersion& version) {
+    return version.size_in(header_on_disk(directory, version.file_name()));
 }
 
 std::uint64_t bytes_taken(const std::string& directory, const std::string& name) {

@@ -10,12 +10,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/file_descriptor.h"
 #include "ckptfs/clock.h"
 #include "ckptfs/status.h"
+#include "disk/kept_index.h"
 
 namespace ckptfs {
 
@@ -40,5 +42,10 @@ bool remove_kept(const std::string& directory, const std::string& name);
 
 [[nodiscard]] std::string data_path(const std::string& directory, const std::string& name);
 [[nodiscard]] std::string index_path(const std::string& directory, const std::string& name);
+
+// Of its index; empty where there is none.
+[[nodiscard]] std::string header_on_disk(const std::string& directory, const std::string& name);
+// Of the file, where something of this version is kept.
+[[nodiscard]] std::optional<std::uint64_t> size_on_disk(const std::string& directory, const KeptVersion& version);
 
 }  // namespace ckptfs

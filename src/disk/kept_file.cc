@@ -54,7 +54,10 @@ KeptFileOnDisk::KeptFileOnDisk(KeptFileOwner& owner, std::string name, std::stri
 
 KeptFileOnDisk::KeptFileOnDisk(KeptFileOwner& owner, std::string name, std::string header, std::uint64_t size,
                                bool is_used)
-    : owner_(owner), name_(std::move(name)), header_(std::move(header)), size_(size), is_used_(is_used) {}
+    : owner_(owner),
+      size_(size),
+      is_used_(is_used),
+      named_(std::make_shared<const Named>(Named{std::move(name), std::move(header)})) {}
 
 bool KeptFileOnDisk::may_have(std::uint64_t frame) const {
     if (owner_.is_failing()) {
@@ -99,7 +102,7 @@ bool KeptFileOnDisk::read_now(std::uint64_t frame, MutableByteSpan target) {
     const bool is_damaged = error == ENODATA || (error == 0 && xxh3_long(target) != *hash);
     if (error != 0 || is_damaged) {
         forget(*files, frame);
-        const std::string path = data_path(owner_.directory(), name_);
+        const std::string path = data_path(owner_.directory(), name());
         is_damaged ? owner_.found_damage(path) : owner_.failed("read", path, error);
         return false;
     }
@@ -111,7 +114,7 @@ void KeptFileOnDisk::open_checked(std::function<void(int)> done) {
         done(-1);
         return;
     }
-    if (!owner_.checked().find(name_)) {
+    if (!owner_.checked().find(name())) {
         owner_.check_later(shared_from_this());
         done(-1);
         return;
@@ -126,21 +129,30 @@ void KeptFileOnDisk::open_checked(std::function<void(int)> done) {
 KeptFileOnDisk::FilesPointer KeptFileOnDisk::open_checked_now() {
     FilesPointer files = open(false);
     if (files == nullptr || !is_checked(*files) || !is_whole()) {
-        owner_.checked().forget(name_);
+        owner_.checked().forget(name());
         return nullptr;
     }
     return files;
 }
 
 bool KeptFileOnDisk::is_checked(const Files& files) const {
-    const std::optional<DataState> checked = owner_.checked().find(name_);
+    const std::optional<DataState> checked = owner_.checked().find(name());
     return checked && checked == data_state(files.data.get());
 }
 
 void KeptFileOnDisk::check() {
+    const std::string name = this->name();
     const FilesPointer files = is_whole() ? open(false) : nullptr;
-    const std::optional<DataState> before = files != nullptr ? data_state(files->data.get()) : std::nullopt;
-    if (!before || is_checked(*files)) {
+    if (files == nullptr || is_checked(*files)) {
+        return;
+    }
+    // Behind its last frame nothing hashes to anything, and the kernel would show it.
+    if (!make_size(files->data.get(), size_)) {
+        owner_.failed("cut", data_path(owner_.directory(), name), errno);
+        return;
+    }
+    const std::optional<DataState> before = data_state(files->data.get());
+    if (!before) {
         return;
     }
     std::vector<std::byte> bytes(kFrameSize);
@@ -149,15 +161,15 @@ void KeptFileOnDisk::check() {
         // What the kernel could not write it has only in memory, for as long as that lasts.
         constexpr unsigned kWritten = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
         if (::sync_file_range(files->data.get(), static_cast<off_t>(offset), static_cast<off_t>(size), kWritten) != 0) {
-            owner_.failed("write", data_path(owner_.directory(), name_), errno);
+            owner_.failed("write", data_path(owner_.directory(), name), errno);
             return;
         }
-        if (owner_.ends_check(name_) || !read_now(offset / kFrameSize, MutableByteSpan(bytes.data(), size))) {
+        if (owner_.ends_check(name) || !read_now(offset / kFrameSize, MutableByteSpan(bytes.data(), size))) {
             return;
         }
     }
     if (before == data_state(files->data.get())) {
-        owner_.checked().note(name_, *before);
+        owner_.checked().note(name, *before);
     }
 }
 
@@ -197,7 +209,7 @@ void KeptFileOnDisk::write(std::uint64_t frame, ByteSpan bytes) {
         error = error != 0 ? error : write_all(files->index.get(), payload_of(record), record_offset(frame));
         if (error != 0) {
             hash.reset();
-            owner_.failed("write", data_path(owner_.directory(), name_), error);
+            owner_.failed("write", data_path(owner_.directory(), name()), error);
         }
     }
     bool is_the_last = false;
@@ -252,22 +264,23 @@ bool KeptFileOnDisk::copy_to(KeptFileOnDisk& copy) {
         return false;
     }
     if (const auto state = was_checked ? data_state(files->data.get()) : std::nullopt) {
-        owner_.checked().note(copy.name_, *state);
+        owner_.checked().note(copy.name(), *state);
     }
     return true;
 }
 
 bool KeptFileOnDisk::make_of(int data, const std::map<std::uint64_t, std::uint64_t>& hashes) {
     const MutexLock one_at_a_time(opening_);
-    const FileDescriptor index = header_.empty() ? FileDescriptor() : open_index(true);
+    const std::shared_ptr<const Named> named = this->named();
+    const FileDescriptor index = named->header.empty() ? FileDescriptor() : open_index(named->name, true);
     if (!index) {
         return false;
     }
-    const std::string path = data_path(owner_.directory(), name_);
+    const std::string path = data_path(owner_.directory(), named->name);
     const std::string from = format("/proc/self/fd/{}", data);
     bool is_new = false;
     if (!make_size(data, size_) || ::linkat(AT_FDCWD, from.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) != 0 ||
-        !check_header(index.get(), is_new)) {
+        !check_header(named->header, index.get(), is_new)) {
         if (errno != EEXIST) {
             owner_.failed("make", path, errno);
         }
@@ -276,11 +289,11 @@ bool KeptFileOnDisk::make_of(int data, const std::map<std::uint64_t, std::uint64
     for (const auto& [frame, hash] : hashes) {
         const auto record = encode_record(frame, hash);
         if (const int error = write_all(index.get(), payload_of(record), record_offset(frame)); error != 0) {
-            owner_.failed("write", index_path(owner_.directory(), name_), error);
+            owner_.failed("write", index_path(owner_.directory(), named->name), error);
             return false;
         }
     }
-    owner_.has_made(name_);
+    owner_.has_made(named->name);
     return true;
 }
 
@@ -300,6 +313,14 @@ void KeptFileOnDisk::close() {
     state_ = State::kUnknown;
 }
 
+void KeptFileOnDisk::becomes(const KeptVersion& version) {
+    const auto named = std::make_shared<const Named>(Named{version.file_name(), version.header(size_)});
+    const MutexLock one_at_a_time(opening_);
+    close();
+    const MutexLock lock(mutex_);
+    named_ = named;
+}
+
 KeptFileOnDisk::FilesPointer KeptFileOnDisk::open(bool for_writing) {
     const MutexLock one_at_a_time(opening_);
     {
@@ -308,7 +329,8 @@ KeptFileOnDisk::FilesPointer KeptFileOnDisk::open(bool for_writing) {
             return files_;
         }
     }
-    FilesPointer files = header_.empty() ? nullptr : open_now(for_writing);
+    const std::shared_ptr<const Named> named = this->named();
+    FilesPointer files = named->header.empty() ? nullptr : open_now(*named, for_writing);
     {
         const MutexLock lock(mutex_);
         files_ = files;
@@ -320,17 +342,17 @@ KeptFileOnDisk::FilesPointer KeptFileOnDisk::open(bool for_writing) {
     return files;
 }
 
-KeptFileOnDisk::FilesPointer KeptFileOnDisk::open_now(bool for_writing) {
+KeptFileOnDisk::FilesPointer KeptFileOnDisk::open_now(const Named& named, bool for_writing) {
     auto files = std::make_shared<Files>();
-    files->index = open_index(for_writing);
+    files->index = open_index(named.name, for_writing);
     if (!files->index) {
         return nullptr;
     }
-    const std::string path = data_path(owner_.directory(), name_);
+    const std::string path = data_path(owner_.directory(), named.name);
     files->data = FileDescriptor(
         ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | (for_writing ? O_CREAT : 0), S_IRUSR | S_IWUSR));
     bool is_new = false;
-    if (!files->data || !check_header(files->index.get(), is_new) ||
+    if (!files->data || !check_header(named.header, files->index.get(), is_new) ||
         (for_writing && !make_size(files->data.get(), size_))) {
         if (errno != ENOENT || for_writing) {
             owner_.failed("open", path, errno);
@@ -344,14 +366,14 @@ KeptFileOnDisk::FilesPointer KeptFileOnDisk::open_now(bool for_writing) {
         static_cast<void>(::futimens(files->index.get(), nullptr));
     }
     if (for_writing) {
-        owner_.has_made(name_);
+        owner_.has_made(named.name);
     }
     return files;
 }
 
 // With a lock that keeps it from being removed.
-FileDescriptor KeptFileOnDisk::open_index(bool for_writing) const {
-    const std::string path = index_path(owner_.directory(), name_);
+FileDescriptor KeptFileOnDisk::open_index(const std::string& name, bool for_writing) const {
+    const std::string path = index_path(owner_.directory(), name);
     const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | (for_writing ? O_CREAT : 0);
     // It may be removed in between.
     for (int attempt = 0; attempt < 2; ++attempt) {
@@ -371,11 +393,11 @@ FileDescriptor KeptFileOnDisk::open_index(bool for_writing) const {
 }
 
 // What does not begin as this version's index does was damaged, or cut off as it was made: it has no records.
-bool KeptFileOnDisk::check_header(int index, bool& is_new) const {
+bool KeptFileOnDisk::check_header(const std::string& header, int index, bool& is_new) {
     std::string found(kIndexHeaderSize, '\0');
     const auto bytes = std::as_writable_bytes(std::span(found));
-    is_new = read_all(index, bytes, 0) != 0 || found != header_;
-    return !is_new || (::ftruncate(index, 0) == 0 && write_all(index, payload_of(as_bytes(header_)), 0) == 0);
+    is_new = read_all(index, bytes, 0) != 0 || found != header;
+    return !is_new || (::ftruncate(index, 0) == 0 && write_all(index, payload_of(as_bytes(header)), 0) == 0);
 }
 
 void KeptFileOnDisk::load_records(int index) {

@@ -71,7 +71,10 @@ public:
     void open_checked(std::function<void(int)> done) override;
     [[nodiscard]] std::shared_ptr<void> hold() override;
 
-    [[nodiscard]] const std::string& name() const { return name_; }
+    [[nodiscard]] std::string name() const { return named()->name; }
+    [[nodiscard]] std::string header() const { return named()->header; }
+    // What is kept of it is that of this version from now on. Its files are opened anew when they are needed.
+    void becomes(const KeptVersion& version);
     // Compares all of its bytes with what they hash to, and notes that they are right. Waits for the disk.
     void check();
     // The files are opened again when they are needed.
@@ -95,6 +98,15 @@ public:
 private:
     KeptFileOnDisk(KeptFileOwner& owner, std::string name, std::string header, std::uint64_t size, bool is_used);
 
+    struct Named {
+        std::string name;
+        std::string header;
+    };
+    [[nodiscard]] std::shared_ptr<const Named> named() const EXCLUDES(mutex_) {
+        const MutexLock lock(mutex_);
+        return named_;
+    }
+
     struct Files {
         FileDescriptor data;
         FileDescriptor index;
@@ -104,9 +116,9 @@ private:
 
     // Opens the files, and makes them where they are to be written. Null where they are not there.
     [[nodiscard]] FilesPointer open(bool for_writing) EXCLUDES(mutex_);
-    [[nodiscard]] FilesPointer open_now(bool for_writing) EXCLUDES(mutex_);
-    [[nodiscard]] FileDescriptor open_index(bool for_writing) const;
-    [[nodiscard]] bool check_header(int index, bool& is_new) const;
+    [[nodiscard]] FilesPointer open_now(const Named& named, bool for_writing) EXCLUDES(mutex_);
+    [[nodiscard]] FileDescriptor open_index(const std::string& name, bool for_writing) const;
+    [[nodiscard]] static bool check_header(const std::string& header, int index, bool& is_new);
     void load_records(int index) EXCLUDES(mutex_);
     // False where it is not there as it was kept.
     [[nodiscard]] bool read_now(std::uint64_t frame, MutableByteSpan target);
@@ -117,8 +129,6 @@ private:
     void forget(const Files& files, std::uint64_t frame);
 
     KeptFileOwner& owner_;
-    const std::string name_;
-    const std::string header_;
     const std::uint64_t size_;
     // It is now what was used last.
     const bool is_used_;
@@ -129,6 +139,7 @@ private:
     Mutex opening_;
 
     mutable Mutex mutex_;
+    std::shared_ptr<const Named> named_ GUARDED_BY(mutex_);
     State state_ GUARDED_BY(mutex_) = State::kUnknown;
     // With kOpen.
     FilesPointer files_ GUARDED_BY(mutex_);

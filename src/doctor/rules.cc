@@ -17,7 +17,7 @@ constexpr auto kRules = std::to_array<ProbeRule>({
      "files that are written in any order are kept there; without it a mount does not start", "staging-dir", "",
      kProblem},
     {Probe::kOpenFiles, "open_files", "enough files may be open", kLimit, "few files may be open",
-     "a mount needs one for each connection and each file that is staged: raise the limit (ulimit -n, LimitNOFILE=), "
+     "a mount needs one for each connection and each file that is staged: raise the limit (ulimit -Hn, LimitNOFILE=), "
      "or use fewer connections",
      "max-connections", "", kUnknown},
     {Probe::kKilledWriters, "killed_writers", "killed writers can be distinguished from writers that exit", kLimit,

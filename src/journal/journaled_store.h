@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/forwarding_store.h"
 #include "ckptfs/format.h"
 #include "ckptfs/object_store.h"
 #include "journal/lost_uploads.h"
@@ -19,13 +20,13 @@
 
 namespace ckptfs {
 
-class JournaledStore final : public ObjectStore {
+class JournaledStore final : public ForwardingStore {
 public:
     // `prefix`: of the mount's keys. `is_behind_disk`: what is sent was acknowledged, so that no file has failed whose
     // upload is left over, and hidden objects are noted when that was (WritebackEnvironment::note_hidden).
     JournaledStore(ObjectStore& store, MountJournal& journal, LostUploads& lost, UploadAborts& aborts,
                    const std::string& prefix, bool is_behind_disk = false)
-        : store_(store),
+        : ForwardingStore(store),
           journal_(journal),
           lost_(lost),
           aborts_(aborts),
@@ -40,18 +41,16 @@ public:
     void complete_upload(CompleteRequest request, StoreDone<PutResponse> done) override {
         const UploadId upload = request.upload;
         note_begun(upload.key);
-        store_.complete_upload(std::move(request), ending(upload, std::move(done)));
+        behind().complete_upload(std::move(request), ending(upload, std::move(done)));
     }
     void abort_upload(UploadId upload, StoreDone<void> done) override { aborts_.abort(upload, std::move(done)); }
-
-    void head(std::string key, StoreDone<ObjectInfo> done) override { store_.head(std::move(key), std::move(done)); }
     void get(GetRequest request, StoreDone<GetResponse> done) override {
         if (!is_noted(request.key)) {
-            store_.get(std::move(request), std::move(done));
+            behind().get(std::move(request), std::move(done));
             return;
         }
         std::string key = request.key;
-        store_.get(std::move(request), [this, key = std::move(key), done = std::move(done)](Result<GetResponse> got) {
+        behind().get(std::move(request), [this, key = std::move(key), done = std::move(done)](Result<GetResponse> got) {
             if (!got && got.error().errno_value == ENOENT) {
                 journal_.object_ended(key);
             }
@@ -61,27 +60,21 @@ public:
     void put(PutRequest request, StoreDone<PutResponse> done) override {
         const bool is_new = note_begun(request.key);
         std::string key = request.key;
-        store_.put(std::move(request), saving({key, ""}, [&journal = journal_, is_new, key,
-                                                          done = std::move(done)](Result<PutResponse> written) {
-                       // What is there is another mount's, which may live.
-                       if (is_new && !written && is_refused(written.error())) {
-                           journal.object_ended(key);
-                       }
-                       done(std::move(written));
-                   }));
-    }
-    void copy(CopyRequest request, StoreDone<PutResponse> done) override {
-        store_.copy(std::move(request), std::move(done));
-    }
-    void list(ListRequest request, StoreDone<ListResponse> done) override {
-        store_.list(std::move(request), std::move(done));
+        behind().put(std::move(request), saving({key, ""}, [&journal = journal_, is_new, key,
+                                                            done = std::move(done)](Result<PutResponse> written) {
+                         // What is there is another mount's, which may live.
+                         if (is_new && !written && is_refused(written.error())) {
+                             journal.object_ended(key);
+                         }
+                         done(std::move(written));
+                     }));
     }
     void remove(RemoveRequest request, StoreDone<void> done) override {
         if (!is_noted(request.key)) {
-            store_.remove(std::move(request), std::move(done));
+            behind().remove(std::move(request), std::move(done));
             return;
         }
-        store_.remove(request, [this, key = request.key, done = std::move(done)](Status removed) {
+        behind().remove(request, [this, key = request.key, done = std::move(done)](Status removed) {
             if (removed) {
                 journal_.object_ended(key);
             }
@@ -96,11 +89,11 @@ public:
             }
         }
         if (noted.empty()) {
-            store_.remove_many(std::move(requests), std::move(done));
+            behind().remove_many(std::move(requests), std::move(done));
             return;
         }
-        store_.remove_many(std::move(requests), [this, noted = std::move(noted),
-                                                 done = std::move(done)](Result<std::vector<DeleteFailure>> failures) {
+        behind().remove_many(std::move(requests), [this, noted = std::move(noted), done = std::move(done)](
+                                                      Result<std::vector<DeleteFailure>> failures) {
             if (failures && failures->empty()) {
                 for (const std::string& key : noted) {
                     journal_.object_ended(key);
@@ -111,33 +104,24 @@ public:
     }
     void upload_part(UploadPartRequest request, StoreDone<UploadedPart> done) override {
         UploadId upload = request.upload;
-        store_.upload_part(std::move(request), unless_gone(std::move(upload), std::move(done)));
+        behind().upload_part(std::move(request), unless_gone(std::move(upload), std::move(done)));
     }
     void upload_part_copy(UploadPartCopyRequest request, StoreDone<UploadedPart> done) override {
         UploadId upload = request.upload;
-        store_.upload_part_copy(std::move(request), unless_gone(std::move(upload), std::move(done)));
-    }
-    [[nodiscard]] bool lacks_part_copy(const std::string& source_key) const override {
-        return store_.lacks_part_copy(source_key);
-    }
-    [[nodiscard]] int slowed_to() const override { return store_.slowed_to(); }
-    void find_part_copy(std::string key, std::function<void()> found) override {
-        store_.find_part_copy(std::move(key), std::move(found));
+        behind().upload_part_copy(std::move(request), unless_gone(std::move(upload), std::move(done)));
     }
     // Without those that are to be ended, and could not be: no file comes of them.
     void list_uploads(std::string prefix, StoreDone<std::vector<OpenUpload>> done) override {
-        store_.list_uploads(std::move(prefix), [this, done = std::move(done)](Result<std::vector<OpenUpload>> uploads) {
-            if (uploads) {
-                std::erase_if(*uploads, [this](auto& each) { return aborts_.is_left(each.upload); });
-                for (OpenUpload& each : *uploads) {
-                    each.is_own = journal_.is_open(each.upload);
+        behind().list_uploads(
+            std::move(prefix), [this, done = std::move(done)](Result<std::vector<OpenUpload>> uploads) {
+                if (uploads) {
+                    std::erase_if(*uploads, [this](auto& each) { return aborts_.is_left(each.upload); });
+                    for (OpenUpload& each : *uploads) {
+                        each.is_own = journal_.is_open(each.upload);
+                    }
                 }
-            }
-            done(std::move(uploads));
-        });
-    }
-    void list_parts(UploadId upload, StoreDone<std::vector<UploadedPart>> done) override {
-        store_.list_parts(std::move(upload), std::move(done));
+                done(std::move(uploads));
+            });
     }
 
 private:
@@ -188,7 +172,6 @@ private:
         };
     }
 
-    ObjectStore& store_;
     MountJournal& journal_;
     LostUploads& lost_;
     UploadAborts& aborts_;

@@ -82,14 +82,18 @@ Failure BodyFile::failed(int errno_value, const char* what) const {
     return failure(errno_value, format("cannot {} {}: {}", what, escaped(path_), std::strerror(errno_value)));
 }
 
-Result<BodyPiece> BodyFile::write(const Payload& bytes) {
+Result<BodyPiece> BodyFile::write(const Payload& bytes, const std::function<bool()>& make_room) {
     BodyPiece piece;
     piece.place = BodyPiece::Place::kFile;
     piece.size = bytes.size();
     piece.file = number_;
     piece.offset = end_.fetch_add(bytes.size());
     piece.checksums = checksums_of(bytes);
-    if (const int error = write_all(file_.get(), bytes, piece.offset); error != 0) {
+    int error = write_all(file_.get(), bytes, piece.offset);
+    while (error != 0 && is_lack_of_room(error) && make_room && make_room()) {
+        error = write_all(file_.get(), bytes, piece.offset);
+    }
+    if (error != 0) {
         failed_ = error;
         return failed(error, "write");
     }

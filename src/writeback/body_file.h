@@ -10,7 +10,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,8 +41,9 @@ public:
     // Of the disk, as far as it is written.
     [[nodiscard]] std::uint64_t size() const { return end_; }
 
-    // Behind all that was written before. The disk begins to take it, and has it for sure after sync().
-    Result<BodyPiece> write(const Payload& bytes);
+    // Behind all that was written before. The disk begins to take it, and has it for sure after sync(). Where it is
+    // full, it is tried again for as long as `make_room` finds something to remove.
+    Result<BodyPiece> write(const Payload& bytes, const std::function<bool()>& make_room = nullptr);
     // Once it has failed it fails for good: the system may have given up what it could not write.
     Status sync();
     // The block of a piece with this number; `target` is as large as the block.
@@ -63,6 +66,11 @@ private:
     // An errno.
     std::atomic<int> failed_ = 0;
 };
+
+// Of bytes or open files, for an errno.
+[[nodiscard]] inline bool is_lack_of_room(int errno_value) {
+    return errno_value == ENOSPC || errno_value == EDQUOT || errno_value == EMFILE || errno_value == ENFILE;
+}
 
 // CRC-32C of all of its bytes.
 [[nodiscard]] std::uint32_t checksum_of(const BodyPiece& piece);

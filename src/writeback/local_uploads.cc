@@ -68,7 +68,7 @@ Result<UploadedPart> LocalUploads::write(const UploadPartRequest& request) {
     if (!file) {
         return failure(file.error());
     }
-    Result<BodyPiece> piece = (*file)->write(request.body);
+    Result<BodyPiece> piece = unsent_.write(**file, request.body);
     if (!piece) {
         return failure(std::move(piece.error()));
     }

@@ -61,6 +61,14 @@ void UnsentChanges::start(const std::function<void(std::function<void()>)>& firs
             environment_.in_bucket(object, etag);
         }
     }
+    std::vector<HeldPtr> left;
+    {
+        const MutexLock lock(mutex_);
+        left = order_.all();
+    }
+    for (const HeldPtr& held : left) {
+        tell_acknowledged(held);
+    }
     const auto send = [this] {
         {
             const MutexLock lock(mutex_);
@@ -170,7 +178,11 @@ Result<std::shared_ptr<BodyFile>> UnsentChanges::new_file() {
         const MutexLock lock(mutex_);
         number = ++last_file_;
     }
-    return BodyFile::create(environment_.directory, number);
+    Result<std::shared_ptr<BodyFile>> file = BodyFile::create(environment_.directory, number);
+    while (!file && is_lack_of_room(file.error().errno_value) && environment_.make_room && environment_.make_room()) {
+        file = BodyFile::create(environment_.directory, number);
+    }
+    return file;
 }
 
 bool UnsentChanges::has_room() const {
@@ -317,8 +329,17 @@ Status UnsentChanges::conditions_hold(const UnsentChange& change) const {
     return {};
 }
 
+void UnsentChanges::tell_acknowledged(const HeldPtr& held) const {
+    if (environment_.acknowledged && !is_hidden(held->key())) {
+        environment_.acknowledged(held);
+    }
+}
+
 void UnsentChanges::appended(const Waiting& waiting, const Status& written) {
     const HeldPtr held = waiting.held;
+    if (written) {
+        tell_acknowledged(held);
+    }
     std::vector<HeldPtr> superseded;
     {
         const MutexLock lock(mutex_);

@@ -91,6 +91,12 @@ struct WritebackEnvironment {
     // An object below kTemporaryPrefix is about to be acknowledged, or its removal was: what is there at the end of the
     // process is for the next mount to remove.
     std::function<void(const std::string& key, bool is_there)> note_hidden{};
+    // It is on the disk, and not on its way yet: what this mount acknowledges, and at start() what earlier ones have.
+    // In order, on any thread.
+    std::function<void(const std::shared_ptr<const HeldChange>& held)> acknowledged{};
+    // The disk is full: removes something of what is held only to be kept (acknowledged()). False where there is
+    // nothing.
+    std::function<bool()> make_room{};
     // What was acknowledged as this is in the bucket, under another ETag. On any thread.
     std::function<void(const ObjectInfo& acknowledged, const std::string& etag)> in_bucket{};
     // A file is being written: calls what is returned once that is over, also where the file was given up. What has not
@@ -154,6 +160,10 @@ public:
     };
     // For a body that is larger than kMostInline.
     [[nodiscard]] Result<std::shared_ptr<BodyFile>> new_file();
+    // To one of those: where the disk is full, in the place of what is only to be kept.
+    [[nodiscard]] Result<BodyPiece> write(BodyFile& file, const Payload& bytes) const {
+        return file.write(bytes, environment_.make_room);
+    }
     // `change`: without its number. `body`: of a file, on the disk. `may`: whether it still may be;
     // asked right before. Calls back once it is on the disk.
     void acknowledge(UnsentChange change, Body body, std::function<bool()> may, Announced announced,
@@ -239,6 +249,7 @@ private:
     // By the environment: what was lost, and what has made that good.
     void tell_lost(const std::string& key, const Error& why) const;
     void acknowledged_anew(const HeldChange& held) const;
+    void tell_acknowledged(const HeldPtr& held) const;
     void made_good(const std::string& key) const;
     // What another client was faster with, and what was changed here later makes superfluous; they are under way then.
     [[nodiscard]] std::vector<HeldPtr> take_superseded() REQUIRES(mutex_);

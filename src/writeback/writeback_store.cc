@@ -18,7 +18,10 @@ constexpr Milliseconds kTryAgainAfter{50};
 }  // namespace
 
 WritebackStore::WritebackStore(const WritebackEnvironment& environment, std::unique_ptr<UnsentChanges> unsent)
-    : environment_(environment), unsent_(std::move(unsent)), uploads_(*unsent_) {}
+    : environment_(environment),
+      unsent_(std::move(unsent)),
+      uploads_(*unsent_),
+      took_bytes_at_(environment.clock.now().time_since_epoch().count()) {}
 
 Result<std::unique_ptr<WritebackStore>> WritebackStore::open(const WritebackEnvironment& environment) {
     Result<std::unique_ptr<UnsentChanges>> unsent = UnsentChanges::open(environment);
@@ -58,6 +61,15 @@ void WritebackStore::get(GetRequest request, StoreDone<GetResponse> done) {
     } else {
         get_sent(std::move(request), std::move(done));
     }
+}
+
+void WritebackStore::get_version(GetRequest request, const HeldPtr& held, StoreDone<GetResponse> done) {
+    get_held(std::move(request), held, counted(std::move(done)));
+}
+
+Milliseconds WritebackStore::quiet_for() const {
+    const SteadyTime took_bytes{SteadyTime::duration(took_bytes_at_.load())};
+    return std::chrono::duration_cast<Milliseconds>(environment_.clock.now() - took_bytes);
 }
 
 void WritebackStore::get_sent(GetRequest request, StoreDone<GetResponse> done) {

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "ckptfs/clock.h"
 #include "ckptfs/object_store.h"
 #include "ckptfs/status.h"
 #include "writeback/local_uploads.h"
@@ -37,6 +38,10 @@ public:
 
     // To start it, to wait for it, and to end it.
     [[nodiscard]] UnsentChanges& unsent() const { return *unsent_; }
+    // Of a version that was acknowledged here, and is no longer what is there, perhaps.
+    void get_version(GetRequest request, const std::shared_ptr<const HeldChange>& held, StoreDone<GetResponse> done);
+    // Since the disk took bytes of a file, or one was begun.
+    [[nodiscard]] Milliseconds quiet_for() const;
 
     void head(std::string key, StoreDone<ObjectInfo> done) override;
     void get(GetRequest request, StoreDone<GetResponse> done) override;
@@ -73,6 +78,8 @@ private:
         };
     }
     WritebackStore(const WritebackEnvironment& environment, std::unique_ptr<UnsentChanges> unsent);
+
+    void takes_bytes() { took_bytes_at_ = environment_.clock.now().time_since_epoch().count(); }
 
     void get_held(GetRequest request, const HeldPtr& held, StoreDone<GetResponse> done);
     struct HeldRead {
@@ -114,6 +121,8 @@ private:
     const std::unique_ptr<UnsentChanges> unsent_;
     LocalUploads uploads_;
     std::atomic<bool> stopping_ = false;
+    // Of the steady clock.
+    std::atomic<SteadyTime::rep> took_bytes_at_;
     Mutex calls_mutex_;
     Condition calls_ended_;
     std::uint64_t calls_ GUARDED_BY(calls_mutex_) = 0;

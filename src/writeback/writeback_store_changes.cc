@@ -66,11 +66,12 @@ Result<Body> WritebackStore::write_body(const PutRequest& request) {
         body.pieces.push_back(std::move(piece));
         return body;
     }
+    takes_bytes();
     Result<std::shared_ptr<BodyFile>> file = unsent_->new_file();
     if (!file) {
         return failure(std::move(file.error()));
     }
-    Result<BodyPiece> piece = (*file)->write(request.body);
+    Result<BodyPiece> piece = unsent_->write(**file, request.body);
     if (!piece) {
         return failure(std::move(piece.error()));
     }

@@ -12,6 +12,7 @@ void WritebackStore::create_upload(CreateUploadRequest request, StoreDone<Upload
         environment_.store.create_upload(std::move(request), std::move(done));
         return;
     }
+    takes_bytes();
     const UploadId upload = uploads_.create(std::move(request));
     unsent_->begin_writing(upload.key, [this, id = upload](UnsentChanges::Writing writing) {
         uploads_.note_begun(id, writing);
@@ -27,7 +28,9 @@ void WritebackStore::upload_part(UploadPartRequest request, StoreDone<UploadedPa
     }
     done = counted(std::move(done));
     environment_.disk.post([this, request = std::move(request), done = std::move(done)]() mutable {
+        takes_bytes();
         Result<UploadedPart> part = uploads_.write(request);
+        takes_bytes();
         // Its memory is free before the caller goes on.
         request.body = {};
         done(std::move(part));

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import random
+import resource
 import subprocess
 import threading
 
@@ -398,6 +399,31 @@ def test_a_full_disk_fails_the_file_and_no_other(mount, small_disk, simulator, p
     (made / "after").write_bytes(SMALL)
     assert wait(made.path).returncode == 0
     assert files(simulator, prefix) == ["after", "small"]
+
+
+def test_what_is_only_to_be_kept_gives_way_to_the_next_save(mount, small_disk, simulator, prefix):
+    made = mount("--ack", "disk", "--cache-dir", str(small_disk / "cache"), "--cache-size", "1M", "--ack-limit", "64M",
+                 "--compress", "none")
+    for step in range(5):
+        # Of three, two are on the disk: nothing is kept while files are being saved.
+        (made / f"step-{step}").write_bytes(SHARD)
+        assert wait(made.path).returncode == 0
+    assert files(simulator, prefix) == [f"step-{step}" for step in range(5)]
+
+
+def test_more_files_than_a_shell_allows_to_be_open(make, simulator, prefix):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        made = make("--compress", "none")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    content = random.Random(3).randbytes(300_000)
+    # Without a pause in which one of them could be kept.
+    for number in range(400):
+        (made / str(number)).write_bytes(content)
+    assert wait(made.path).returncode == 0
+    assert len(files(simulator, prefix)) == 400
 
 
 @pytest.fixture

@@ -114,6 +114,48 @@ def test_a_restart_fetches_nothing_of_what_the_disk_acknowledged(make, simulator
         assert made.unmount() == 0
 
 
+def test_what_the_disk_acknowledges_is_kept_behind_the_save(make, simulator, content):
+    """Beside it, everything would be written twice while the job waits."""
+    made = make("--ack", "disk", "--part-size", "8M")
+    with (made / "shard").open("wb", buffering=0) as file:
+        for _ in range(4):
+            file.write(content)
+        file.flush()
+        assert status(made)["bytes_written"] == 0
+    wait_until_written(made, len(content) * 4)
+    wait_until(lambda: status(made)["files_to_keep"] == 0, "nothing to be left to keep")
+    subprocess.run([CKPTFS, "wait", made.path], check=True, timeout=60)
+    made.process.kill()
+    made.process.wait()
+    made.remove()
+    made = make("--ack", "disk")
+    simulator.reset_counters()
+    assert (made / "shard").read_bytes() == content * 4
+    assert gets(simulator) == 0
+
+
+@pytest.mark.parametrize("is_sent", [False, True], ids=["at once", "once it is sent"])
+@pytest.mark.parametrize("renamed", ["file", "directory", "neither"])
+def test_what_was_not_kept_yet_is_so_when_the_mount_ends(make, simulator, content, renamed, is_sent):
+    made = make("--ack", "disk", "--part-size", "8M")
+    (made / "step.tmp").mkdir()
+    (made / "step.tmp" / "shard").write_bytes(content * 2)
+    (made / "step.tmp" / "shard.tmp").write_bytes(content)
+    if is_sent:
+        subprocess.run([CKPTFS, "wait", made.path], check=True, timeout=60)
+    if renamed == "file":
+        os.rename(made / "step.tmp" / "shard.tmp", made / "step.tmp" / "other")
+    if renamed == "directory":
+        os.rename(made / "step.tmp", made / "step")
+    assert made.unmount() == 0
+    made = make()
+    directory = made / ("step" if renamed == "directory" else "step.tmp")
+    simulator.reset_counters()
+    assert (directory / "shard").read_bytes() == content * 2
+    assert (directory / ("other" if renamed == "file" else "shard.tmp")).read_bytes() == content
+    assert gets(simulator) == 0
+
+
 def test_a_restart_fetches_nothing_of_what_was_read(make, mount, simulator, compress, content):
     (mount("--compress", compress) / "shard").write_bytes(content)
     made = make()

@@ -32,6 +32,7 @@ public:
     void drop(const ObjectInfo&, std::function<void(bool)> done) override { done(true); }
     void renamed(const ObjectInfo&, const ObjectInfo&) override {}
     void renamed(std::vector<RenamedObject>) override {}
+    void when_written(std::function<void()> done) override { done(); }
 
     // Of the version with this ETag, as far as its frames are whole.
     [[nodiscard]] Frames frames(const std::string& etag) const {

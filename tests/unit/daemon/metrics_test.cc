@@ -60,13 +60,14 @@ TEST(Metrics, AreTextOfPrometheus) {
 
 TEST(Metrics, TellOfTheDiskWhereOneIsUsed) {
     MountFigures with_disk = figures();
-    with_disk.status.disk = {"/nvme/kept", 8, {5, 6, 7, 3, 2, "cannot read"}, 4};
+    with_disk.status.disk = {"/nvme/kept", 8, {5, 6, 7, 3, 2, "cannot read"}, 4, 9};
     const std::string text = metrics_text(with_disk);
     const std::string mount = R"({mount="/mnt/a \"b\""} )";
     EXPECT_TRUE(has(text, "ckptfs_disk_read_bytes_total" + mount + "5")) << text;
     EXPECT_TRUE(has(text, "ckptfs_disk_written_bytes_total" + mount + "6")) << text;
     EXPECT_TRUE(has(text, "ckptfs_disk_held_bytes" + mount + "7")) << text;
     EXPECT_TRUE(has(text, "ckptfs_disk_limit_bytes" + mount + "8")) << text;
+    EXPECT_TRUE(has(text, "ckptfs_disk_to_keep" + mount + "9")) << text;
     EXPECT_TRUE(has(text, "ckptfs_disk_left_out_total" + mount + "3")) << text;
     EXPECT_TRUE(has(text, "ckptfs_disk_damaged_total" + mount + "2")) << text;
     EXPECT_TRUE(has(text, "ckptfs_disk_usable" + mount + "0")) << text;

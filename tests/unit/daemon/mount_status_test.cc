@@ -38,7 +38,7 @@ MountStatus busy() {
     status.memory_for_reading = 100 << 20;
     status.memory_total = 1000 << 20;
     status.memory_resident = 640 << 20;
-    status.disk = {"/nvme/kept", 8 << 20, {5 << 20, 6 << 20, 7 << 20, 3, 2, "cannot read /nvme/kept/a: EIO"}, 0};
+    status.disk = {"/nvme/kept", 8 << 20, {5 << 20, 6 << 20, 7 << 20, 3, 2, "cannot read /nvme/kept/a: EIO"}, 0, 2};
     status.unsent = {true, 3, 7 << 20, 90 << 20, 75, 1, 12, 9, "run/a.pt", "AccessDenied", 2, "run/.metadata"};
     status.problems = {"2026-01-01T00:00:00 warning: slow"};
     return status;
@@ -118,7 +118,8 @@ TEST(MountStatus, IsToldInWords) {
         "store: 9 requests in flight of 64 at most, 2 waiting; 70 so far, 3 tried again, 1 late read asked again\n"
         "memory: 300.0 of 1000.0 MiB (640.0 resident), 100.0 MiB of it read ahead or cached; 75 % of 4 reads "
         "came from it\n"
-        "disk: 7.0 of 8.0 MiB in /nvme/kept; 5.0 MiB read from it, 6.0 written, 3 MiB left out because it is too slow, "
+        "disk: 7.0 of 8.0 MiB in /nvme/kept; 5.0 MiB read from it, 6.0 written, 2 files to be kept yet, 3 MiB "
+        "left out because it is too slow, "
         "2 MiB damaged; not all of it is used for now: cannot read /nvme/kept/a: EIO\n"
         "acknowledged by the disk: 3 changes, 7.0 of 90.0 MiB, not in the bucket yet, the oldest for 1 min; 1 call "
         "waits for room\n"
