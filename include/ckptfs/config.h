@@ -95,6 +95,8 @@ struct DiskConfig {
     std::uint64_t size = 0;
     // The kernel reads whole files there itself, where it can.
     bool passes_through = true;
+    // The store is not asked: what is not there fails.
+    bool cache_only = false;
     // It acknowledges what is written, which is sent to the bucket behind that.
     bool acknowledges = false;
     // How much may wait for the bucket then; 0: a quarter of the disk.

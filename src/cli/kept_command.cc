@@ -128,9 +128,9 @@ Result<std::uint64_t> bytes_written(const File& file) {
 }
 
 Status warm(const File& file) {
-    // They come with the first request of an open, and are not kept.
+    // They come with the first request of an open, and are recorded then.
     if (file.size <= kSmallestKept) {
-        return {};
+        return read_all_of(file);
     }
     Result<std::uint64_t> kept = bytes_kept(file.path);
     for (int pass = 0; kept && *kept < file.size && pass < kPasses; ++pass) {
@@ -149,8 +149,8 @@ Status warm(const File& file) {
 }
 
 Status drop(const File& file) {
-    if (const Result<std::uint64_t> kept = bytes_kept(file.path); !kept || *kept == 0) {
-        return kept ? Status() : Status(failure(kept.error()));
+    if (const Result<std::uint64_t> kept = bytes_kept(file.path); !kept) {
+        return failure(kept.error());
     }
     if (::removexattr(file.path.c_str(), kKept) == 0) {
         return {};

@@ -65,6 +65,12 @@ Status set_direct_io(Config& config, std::string_view value) {
     return valid;
 }
 
+Status set_cache_only(Config& config, std::string_view value) {
+    Status parsed = set(config.disk.cache_only, parse_switch(value));
+    config.names.read_only = config.names.read_only || config.disk.cache_only;
+    return parsed;
+}
+
 Status set_passthrough(Config& config, std::string_view value) {
     std::string choice;
     Status valid = one_of(choice, value, {"auto", "never"});
@@ -262,6 +268,11 @@ constexpr auto kTable = std::to_array<OptionSpec>({
     {kReading, "cache-size", "", "SIZE", "half of the disk", "maximum size of --cache-dir",
      "What was used longest ago is removed first. Files in use stay.",
      [](Config& c, std::string_view v) { return set(c.disk.size, parse_size(v)); }},
+    {kReading, "cache-only", "", "", "", "read what --cache-dir has, without the store",
+     "For a node without a network. The mount is read-only, and shows the files that this node saw last, in the "
+     "version "
+     "that it saw; a read of what is not in the directory fails (EIO). No request is sent.",
+     set_cache_only},
     {kReading, "passthrough", "", "WHEN", "auto", "let the kernel read files in --cache-dir itself: auto or never",
      "auto: from kernel 6.9 on, for mounts that root makes, once all of a file is kept and was checked. It is read as "
      "fast as the disk is, by all processes from one page cache. never: ckptfs reads all, and checks each MiB again.",
@@ -410,6 +421,12 @@ Status check_config(const Config& config) {
     }
     if (config.disk.acknowledges && config.disk.directory.empty()) {
         return failure(EINVAL, "--ack disk: set --cache-dir, a directory on the disk that is to acknowledge");
+    }
+    if (config.disk.cache_only && config.disk.directory.empty()) {
+        return failure(EINVAL, "--cache-only: set --cache-dir, the directory that is to be read");
+    }
+    if (config.disk.cache_only && config.disk.acknowledges) {
+        return failure(EINVAL, "--cache-only and --ack disk exclude each other: nothing can be written");
     }
     if (config.store.no_sign_request && !config.store.profile.empty()) {
         return failure(EINVAL, "--no-sign-request and --profile exclude each other");

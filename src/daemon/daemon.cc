@@ -52,7 +52,7 @@ Status Daemon::start() {
     }
     machinery_ = std::move(*machinery);
     if (auto checked = machinery_->check_bucket(); !checked) {
-        checked.error().message += "; " + examination_();
+        checked.error().message += config_.disk.cache_only ? "" : "; " + examination_();
         return checked;
     }
     if (auto attached = attach(); !attached) {
@@ -195,7 +195,7 @@ MountStatus Daemon::status(const fs::FileSystem& fs) const {
     set_store(status, machinery_->client().store().statistics());
     set_cache(status, machinery_->cache().statistics());
     if (machinery_->disk() != nullptr) {
-        set_disk(status, *machinery_->disk(), machinery_->files_to_keep());
+        set_disk(status, *machinery_->disk(), machinery_->files_to_keep(), config_.disk.cache_only);
     }
     if (machinery_->unsent() != nullptr) {
         set_unsent(status, machinery_->unsent()->status(), machinery_->unsent()->limit(),

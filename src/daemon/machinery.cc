@@ -54,6 +54,8 @@ constexpr Milliseconds kCheckFor{std::chrono::seconds(10)};
 
 // What it leaves behind the next mount here ends, and counts for nothing after a day.
 constexpr Milliseconds kGoodbyeFor{std::chrono::seconds(8)};
+// At once, as a rule, or never, where the disk hangs.
+constexpr Milliseconds kRecordedWithin{std::chrono::seconds(5)};
 // At once, as a rule. What it serves after the goodbye is cancelled.
 constexpr Milliseconds kSessionEndsWithin{std::chrono::seconds(1)};
 
@@ -99,7 +101,10 @@ Status Machinery::start() {
     return {};
 }
 
-Status Machinery::check_bucket() const {
+Status Machinery::check_bucket() {
+    if (config_.disk.cache_only) {
+        return open_record();
+    }
     StoreConfig impatient = config_.store;
     impatient.retry_for = std::min(impatient.retry_for, kCheckFor);
     impatient.stall_timeout = std::min(impatient.stall_timeout, kCheckFor);
@@ -278,7 +283,13 @@ Status Machinery::start_disk_cache() {
     DiskCacheConfig disk;
     disk.directory = config_.disk.directory;
     disk.size = config_.disk.size;
-    disk.store = format("{}/{}", client_->store().server(), config_.store.bucket);
+    disk.is_alone = config_.disk.cache_only;
+    disk.store = store_name();
+    disk.dropped = [this](const std::string& key) {
+        if (recorder_ != nullptr) {
+            recorder_->drop(key);
+        }
+    };
     auto cache = DiskCache::create(std::move(disk), clock_, *timer_);
     if (!cache) {
         return failure(std::move(cache.error()));
@@ -368,6 +379,9 @@ void Machinery::cancel() {
         // One after the other they would be begun, and be cancelled.
         unsent_->pause();
     }
+    if (recorded_ != nullptr) {
+        static_cast<void>(recorded_->stop());
+    }
     if (client_ != nullptr) {
         client_->stop();
     }
@@ -386,6 +400,9 @@ Machinery::~Machinery() {
         if (executor != nullptr) {
             executor->stop();
         }
+    }
+    if (recorder_ != nullptr) {
+        static_cast<void>(recorder_->stop(kRecordedWithin));
     }
     // Blocks that wait to be written belong to the block cache.
     if (disk_ != nullptr && !disk_->stop()) {

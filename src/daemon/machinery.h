@@ -28,6 +28,9 @@
 #include "daemon/store_client.h"
 #include "daemon/unsent_disks.h"
 #include "disk/disk_cache.h"
+#include "disk/object_recorder.h"
+#include "disk/recorded_store.h"
+#include "disk/recording_store.h"
 #include "fs/file_system.h"
 #include "fuse/session.h"
 #include "journal/journal_leftovers.h"
@@ -53,8 +56,8 @@ public:
     Machinery(const Machinery&) = delete;
     Machinery& operator=(const Machinery&) = delete;
 
-    // List, and unless the mount is read-only a trial upload.
-    Status check_bucket() const;
+    // List, and unless the mount is read-only a trial upload; with --cache-only, whether anything of it is recorded.
+    Status check_bucket();
     // The mount is looked up in mountinfo, not touched.
     Result<fs::FileSystem*> start_file_system(fs::KernelCache& kernel_cache, fs::Passthrough& passthrough);
     // The kernel reads files in --cache-dir itself from now on, once they are checked.
@@ -89,10 +92,15 @@ private:
     Status start_disk_cache();
     // machinery_stores.cc
     Result<ObjectStore*> make_store();
+    Status open_record();
+    // What is recorded for --cache-only is that.
+    ObjectStore& recording(ObjectStore& bucket);
+    // The bucket, as the cache directory knows it.
+    [[nodiscard]] std::string store_name() const;
     void open_journal(const std::vector<UnsentPlace>& disks);
     [[nodiscard]] Result<std::uint64_t> unsent_limit() const;
-    [[nodiscard]] WritebackEnvironment writeback_environment(std::uint64_t limit);
-    Result<ObjectStore*> acknowledging_store(std::vector<UnsentPlace> disks);
+    [[nodiscard]] WritebackEnvironment writeback_environment(ObjectStore& bucket, std::uint64_t limit);
+    Result<ObjectStore*> acknowledging_store(ObjectStore& bucket, std::vector<UnsentPlace> disks);
     void watch_for_leftovers(const std::string& directory, const std::string& place);
     void say_goodbye();
     void cancel();
@@ -124,10 +132,16 @@ private:
     std::unique_ptr<MountJournal> journal_;
     std::vector<Leftovers> leftovers_;
     LostAnswers lost_answers_;
+    // Null without --cache-dir. Notified until the client has stopped.
+    std::unique_ptr<ObjectRecorder> recorder_;
     std::unique_ptr<StoreClient> client_;
     std::unique_ptr<LostUploads> lost_;
     std::unique_ptr<UploadAborts> aborts_;
     std::unique_ptr<ObjectStore> journaled_;
+    // Null without --cache-dir.
+    std::unique_ptr<RecordingStore> recording_;
+    // Null without --cache-only.
+    std::unique_ptr<RecordedStore> recorded_;
     // Null without --ack disk.
     // Directories of disks that mounts have left, but for this mount's own.
     std::vector<std::string> other_disks_;

@@ -26,6 +26,8 @@ constexpr const char* kOnDisk = "mount";
 
 // At the end of the mount: some GiB. What is left of the last files is fetched when it is read.
 constexpr std::chrono::seconds kKeepsFor{10};
+// Of --cache-size, for names and small files.
+constexpr std::uint64_t kRecordShare = 16;
 // What a disk needs to be read at its speed.
 constexpr BlockCache::Limits kBodiesAhead{32, 8};
 
@@ -42,8 +44,11 @@ std::string this_host() {
 
 // A mount that only reads begins no upload.
 Result<ObjectStore*> Machinery::make_store() {
+    if (config_.disk.cache_only) {
+        return recorded_.get();
+    }
     if (config_.names.read_only) {
-        return &client_->store();
+        return &recording(client_->store());
     }
     Result<std::vector<UnsentPlace>> disks = std::vector<UnsentPlace>();
     if (config_.disk.acknowledges) {
@@ -58,7 +63,32 @@ Result<ObjectStore*> Machinery::make_store() {
     aborts_ = std::make_unique<UploadAborts>(client_->store(), *timer_, *journal_);
     journaled_ = std::make_unique<JournaledStore>(client_->store(), *journal_, *lost_, *aborts_, config_.store.prefix,
                                                   config_.disk.acknowledges);
-    return disks->empty() ? Result<ObjectStore*>(journaled_.get()) : acknowledging_store(std::move(*disks));
+    ObjectStore& bucket = recording(*journaled_);
+    return disks->empty() ? Result<ObjectStore*>(&bucket) : acknowledging_store(bucket, std::move(*disks));
+}
+
+std::string Machinery::store_name() const {
+    return format("{}/{}", client_->store().server(), config_.store.bucket);
+}
+
+Status Machinery::open_record() {
+    auto opened = RecordedStore::open(config_.disk.directory, store_name(), *timer_);
+    if (!opened) {
+        return failure(std::move(opened.error()));
+    }
+    recorded_ = std::move(*opened);
+    return {};
+}
+
+ObjectStore& Machinery::recording(ObjectStore& bucket) {
+    if (disk_ == nullptr) {
+        return bucket;
+    }
+    recorder_ = std::make_unique<ObjectRecorder>(
+        ObjectRecorder::Config{config_.disk.directory, store_name(), disk_->config().size / kRecordShare}, clock_,
+        *timer_);
+    recording_ = std::make_unique<RecordingStore>(bucket, *recorder_, format("{}.ckptfs/", config_.store.prefix));
+    return *recording_;
 }
 
 // With --ack disk beside what it acknowledges: the mount that sends that ends its uploads, too.
@@ -98,8 +128,8 @@ Result<std::uint64_t> Machinery::unsent_limit() const {
     return std::uint64_t{disk.f_blocks} * disk.f_frsize / 4;
 }
 
-WritebackEnvironment Machinery::writeback_environment(std::uint64_t limit) {
-    WritebackEnvironment common{*journaled_, *pool_, *timer_, client_->clock(), *unsent_threads_, "", limit, nullptr};
+WritebackEnvironment Machinery::writeback_environment(ObjectStore& bucket, std::uint64_t limit) {
+    WritebackEnvironment common{bucket, *pool_, *timer_, client_->clock(), *unsent_threads_, "", limit, nullptr};
     common.is_barrier = [this](const std::string& key) { return fs::is_commit_marker(key, config_.write); };
     common.prefix = config_.store.prefix;
     common.host = this_host();
@@ -176,13 +206,13 @@ void Machinery::keep_the_rest() {
     keeping_->stop();
 }
 
-Result<ObjectStore*> Machinery::acknowledging_store(std::vector<UnsentPlace> disks) {
+Result<ObjectStore*> Machinery::acknowledging_store(ObjectStore& bucket, std::vector<UnsentPlace> disks) {
     const Result<std::uint64_t> limit = unsent_limit();
     if (!limit) {
         return failure(limit.error());
     }
     const UnsentDisks::Environment environment{
-        writeback_environment(*limit),
+        writeback_environment(bucket, *limit),
         [this](const std::string& key, const std::string& disk, StoreDone<std::vector<std::uint64_t>> done) {
             fs_->announced_by_others(key, disk, std::move(done));
         },

@@ -109,9 +109,12 @@ std::string disk_line(const DiskActivity& disk) {
         return "";
     }
     const DiskCacheStatistics& counts = disk.counts;
-    std::string text = format("disk: {} of {} MiB in {}; {} MiB read from it, {} written", mebibytes(counts.bytes_held),
-                              mebibytes(disk.size), escaped(disk.directory), mebibytes(counts.bytes_read),
-                              mebibytes(counts.bytes_written));
+    std::string text = disk.is_all
+                           ? format("disk: {} MiB in {} are all there is (--cache-only); {} MiB read from it",
+                                    mebibytes(counts.bytes_held), escaped(disk.directory), mebibytes(counts.bytes_read))
+                           : format("disk: {} of {} MiB in {}; {} MiB read from it, {} written",
+                                    mebibytes(counts.bytes_held), mebibytes(disk.size), escaped(disk.directory),
+                                    mebibytes(counts.bytes_read), mebibytes(counts.bytes_written));
     if (disk.opens_passed_through > 0) {
         text += format(", {} read by the kernel itself", counted(disk.opens_passed_through, "open file"));
     }
@@ -211,11 +214,12 @@ void set_cache(MountStatus& status, const ReadStatistics& cache) {
     status.cache_misses = cache.misses;
 }
 
-void set_disk(MountStatus& status, const DiskCache& disk, std::uint64_t files_to_keep) {
+void set_disk(MountStatus& status, const DiskCache& disk, std::uint64_t files_to_keep, bool is_all) {
     status.disk.directory = disk.config().directory;
     status.disk.size = disk.config().size;
     status.disk.counts = disk.statistics();
     status.disk.files_to_keep = files_to_keep;
+    status.disk.is_all = is_all;
 }
 
 void set_unsent(MountStatus& status, const UnsentStatus& unsent, std::uint64_t limit, WallTime now) {

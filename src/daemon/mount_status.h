@@ -76,6 +76,8 @@ struct DiskActivity {
     std::uint64_t opens_passed_through = 0;
     // Files that were written, and will be kept once the disk has time.
     std::uint64_t files_to_keep = 0;
+    // The store is not asked (--cache-only), and nothing is kept.
+    bool is_all = false;
 
     friend bool operator==(const DiskActivity&, const DiskActivity&) = default;
 };
@@ -163,7 +165,7 @@ struct MountStatus {
 void set_files(MountStatus& status, const fs::FileSystem& fs);
 void set_store(MountStatus& status, const s3::S3Statistics& store);
 void set_cache(MountStatus& status, const ReadStatistics& cache);
-void set_disk(MountStatus& status, const DiskCache& disk, std::uint64_t files_to_keep);
+void set_disk(MountStatus& status, const DiskCache& disk, std::uint64_t files_to_keep, bool is_all);
 void set_unsent(MountStatus& status, const UnsentStatus& unsent, std::uint64_t limit, WallTime now);
 void set_memory(MountStatus& status, const PoolUsage& usage);
 

@@ -43,6 +43,7 @@ Json object_of(const DiskActivity& disk) {
             {"size", disk.size},
             {"opens_passed_through", disk.opens_passed_through},
             {"files_to_keep", disk.files_to_keep},
+            {"cache_only", disk.is_all},
             {"frames_left_out", disk.counts.frames_left_out},
             {"frames_damaged", disk.counts.frames_damaged},
             {"failure", disk.counts.failure}};
@@ -54,7 +55,8 @@ DiskActivity disk_of(const Json& json) {
             {json.at("bytes_read"), json.at("bytes_written"), json.at("bytes_held"), json.at("frames_left_out"),
              json.at("frames_damaged"), json.at("failure")},
             json.value("opens_passed_through", std::uint64_t{0}),
-            json.value("files_to_keep", std::uint64_t{0})};
+            json.value("files_to_keep", std::uint64_t{0}),
+            json.value("cache_only", false)};
 }
 
 Json object_of(const UnsentActivity& unsent) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "base/memory_limit.h"
@@ -41,7 +42,9 @@ Result<std::unique_ptr<DiskCache>> DiskCache::create(DiskCacheConfig config, con
     if (Status made = make_private_directory(config.directory); !made) {
         return failure(std::move(made.error()));
     }
-    if (config.size == 0) {
+    if (config.is_alone) {
+        config.size = std::numeric_limits<std::uint64_t>::max();
+    } else if (config.size == 0) {
         struct statvfs disk {};
         if (statvfs(config.directory.c_str(), &disk) != 0) {
             return failure(errno, format("cannot look at {}: {}", escaped(config.directory), std::strerror(errno)));
@@ -184,7 +187,7 @@ void DiskCache::add_user(const std::string& name, const std::shared_ptr<KeptFile
 bool DiskCache::may_have(const std::string& etag) const {
     const std::string begin = file_name_prefix(config_.store, sent_.in_bucket(etag));
     const MutexLock lock(mutex_);
-    return known_.contains(begin);
+    return config_.is_alone || known_.contains(begin);
 }
 
 void DiskCache::has_made(const std::string& name) {
@@ -234,6 +237,9 @@ std::uint64_t DiskCache::bytes_kept_now(const ObjectInfo& object) {
 
 // Behind what is still to be written of it.
 void DiskCache::drop(const ObjectInfo& object, std::function<void(bool)> done) {
+    if (config_.dropped) {
+        config_.dropped(object.key);
+    }
     if (!may_have(object.etag)) {
         done(true);
         return;

@@ -41,6 +41,10 @@ struct DiskCacheConfig {
     // What a read takes longer than is fetched from the store. Far above what a busy disk takes, and below what
     // programs are given up after.
     Milliseconds answers_within = std::chrono::seconds(10);
+    // Called for an object whose file is dropped.
+    std::function<void(const std::string& key)> dropped = nullptr;
+    // There is no store: nothing goes, because it could not come back, and all is looked for.
+    bool is_alone = false;
 };
 
 struct DiskCacheStatistics {

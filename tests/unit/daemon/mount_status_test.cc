@@ -38,7 +38,8 @@ MountStatus busy() {
     status.memory_for_reading = 100 << 20;
     status.memory_total = 1000 << 20;
     status.memory_resident = 640 << 20;
-    status.disk = {"/nvme/kept", 8 << 20, {5 << 20, 6 << 20, 7 << 20, 3, 2, "cannot read /nvme/kept/a: EIO"}, 0, 2};
+    status.disk = {"/nvme/kept", 8 << 20, {5 << 20, 6 << 20, 7 << 20, 3, 2, "cannot read /nvme/kept/a: EIO"}, 0, 2,
+                   false};
     status.unsent = {true, 3, 7 << 20, 90 << 20, 75, 1, 12, 9, "run/a.pt", "AccessDenied", 2, "run/.metadata"};
     status.problems = {"2026-01-01T00:00:00 warning: slow"};
     return status;

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// What this node saw of the bucket last, object by object: names, what describes them, and the bytes of small objects,
+// of which DiskCache keeps nothing. It is what --cache-only shows.
+//
+// One database in the cache directory, for all mounts that name it, by endpoint and bucket. Each row says of itself
+// whether it is damaged; one that is, is not there.
+//
+// Threads: used by one at a time; all functions wait for the disk. Other processes may use it at the same time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ckptfs/clock.h"
+#include "ckptfs/object_store.h"
+#include "ckptfs/status.h"
+#include "disk/sqlite.h"
+
+namespace ckptfs {
+
+// In bytes, as it is stored: what the first request of an open brings along (kTailSize).
+inline constexpr std::uint64_t kLargestRecorded = std::uint64_t{256} << 10;
+
+// An object as a request has shown it.
+struct SeenObject {
+    ObjectInfo info;
+    // All of ObjectInfo is known, not only what a listing tells.
+    bool is_described = true;
+    // All of its bytes, as they are stored.
+    std::optional<std::string> body{};
+};
+
+class ObjectRecord {
+public:
+    // Of all buckets.
+    static std::string path_in(const std::string& directory) { return directory + "/objects.sqlite"; }
+
+    // It begins anew; who has it open goes on with what is no longer there.
+    static Status remove(const std::string& directory);
+    // `store`: endpoint and bucket. One that is damaged, or was made by another version of ckptfs, begins anew.
+    static Result<std::unique_ptr<ObjectRecord>> open(const std::string& directory, const std::string& store);
+
+    // All of it is there afterwards, or nothing.
+    Status begin() { return database_.run("BEGIN IMMEDIATE"); }
+    Status commit() { return database_.run("COMMIT"); }
+    void give_up() { static_cast<void>(database_.run("ROLLBACK")); }
+
+    // Bytes, and a description, that are known of the same version already stay.
+    Status there(const SeenObject& seen, WallTime now);
+    Status gone(const std::string& key);
+    // `source` as it was recorded is what the copy is but for its ETag, time, and what `description` says.
+    Status copied(const CopyRequest& copy, const PutResponse& written, WallTime now);
+    // A page is what there is between its first and its last name.
+    Status listed(const ListRequest& request, const ListResponse& page, WallTime now);
+    // Of the bucket.
+    Status forget_all();
+    // What was seen longest ago goes until the rest takes `limit` bytes at most.
+    Status trim(std::uint64_t limit);
+
+    // Without its bytes.
+    [[nodiscard]] Result<std::optional<SeenObject>> find(const std::string& key);
+    [[nodiscard]] Result<std::optional<std::string>> body(const std::string& key, const std::string& etag);
+    Status forget_body(const std::string& key);
+    // As ObjectStore::list(), with what describes the objects.
+    [[nodiscard]] Result<ListResponse> list(const ListRequest& request);
+
+private:
+    struct Statements {
+        sqlite::Statement find;
+        sqlite::Statement body;
+        sqlite::Statement put;
+        sqlite::Statement touch;
+        sqlite::Statement remove;
+        sqlite::Statement remove_range;
+        sqlite::Statement from;
+        sqlite::Statement forget_body;
+        sqlite::Statement oldest;
+    };
+    struct Row {
+        std::string key;
+        SeenObject seen;
+        bool has_body = false;
+    };
+
+    ObjectRecord(sqlite::Database database, Statements statements, std::string store)
+        : database_(std::move(database)), statements_(std::move(statements)), store_(std::move(store)) {}
+
+    static Result<std::unique_ptr<ObjectRecord>> open_now(const std::string& path, const std::string& store);
+    static Result<Statements> prepare(const sqlite::Database& database);
+    [[nodiscard]] std::string name(std::string_view key) const { return store_ + '\n' + std::string(key); }
+    [[nodiscard]] Result<std::optional<Row>> row(const std::string& key);
+    struct Rows {
+        std::vector<Row> rows;
+        // Where the next ones begin; empty behind the last one.
+        std::string next;
+    };
+    // Those below the prefix, from a key on: some of them.
+    [[nodiscard]] Result<Rows> rows_from(const std::string& key, const std::string& prefix, int most);
+    [[nodiscard]] std::optional<Row> row_of(const sqlite::Statement& found) const;
+    Status remove_unlisted(const ListRequest& request, const ListResponse& page);
+    Status put(const SeenObject& seen, WallTime now);
+    Status remove_below(const std::string& prefix);
+
+    sqlite::Database database_;
+    Statements statements_;
+    const std::string store_;
+};
+
+}  // namespace ckptfs
