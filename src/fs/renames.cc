@@ -416,22 +416,34 @@ void Renames::note_copy(const NodeTable::Lock& /*lock*/, Node& node, const Objec
 // By another mount, so that the name holds another version than the node: the next open looks it up again.
 std::function<void()> Renames::note_replaced_file(const NodeTable::Lock& lock, const NodePtr& node) {
     if (node->writer != nullptr) {
-        return note_moved_writer(lock, *node, "another mount had replaced it when it was renamed");
+        return note_moved_writer(lock, node, "another mount had replaced it when it was renamed");
     }
     state_.nodes.unlink(lock, node);
     return [] {};
 }
 
-std::function<void()> Renames::note_moved_writer(const NodeTable::Lock& lock, const Node& node, std::string_view what) {
-    return [writer = node.writer, version = node.version, key = state_.key(lock, node), what] {
+// Where all of it was saved, another mount has taken that away, or replaced it: no name here leads to it, and no marker
+// waits for it.
+std::function<void()> Renames::note_moved_writer(const NodeTable::Lock& lock, const NodePtr& node,
+                                                 std::string_view what) {
+    const bool is_saved = node->committed && !node->writer->dirty() && !node->writer->failed();
+    std::string key = state_.key(lock, *node);
+    if (is_saved) {
+        state_.nodes.unlink(lock, node);
+    }
+    return [writer = node->writer, version = node->version, key = std::move(key), what, is_saved] {
         const std::string old_key = writer->key();
         if (writer->failed() || writer->move_on_to(key)) {
             return;
         }
         Error why;
         why.message = format("{}: {}; write the file anew", escaped(old_key), what);
-        log_warning(why.message);
-        version->stayed_behind = true;
+        if (is_saved) {
+            writer->when_failed(nullptr);
+        } else {
+            log_warning(why.message);
+            version->stayed_behind = true;
+        }
         writer->abort(std::move(why), [](const Status&) {});
     };
 }

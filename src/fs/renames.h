@@ -106,7 +106,7 @@ private:
     static void note_copy(const NodeTable::Lock& lock, Node& node, const ObjectVersion& copy) REQUIRES(node_table);
     std::function<void()> note_replaced_file(const NodeTable::Lock& lock, const NodePtr& node) REQUIRES(node_table);
     // Later commits go to the new name; where they cannot, the writer fails for what has happened. `what` is a literal.
-    std::function<void()> note_moved_writer(const NodeTable::Lock& lock, const Node& node, std::string_view what)
+    std::function<void()> note_moved_writer(const NodeTable::Lock& lock, const NodePtr& node, std::string_view what)
         REQUIRES(node_table);
 
     Status rename_directory(const Move& move);

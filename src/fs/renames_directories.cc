@@ -129,7 +129,7 @@ void Renames::note_moved_directory(const Move& move, const Copies& copies) {
                 tell_writers.push_back(note_moved_file(lock, node, copied->second));
             } else if (node->writer != nullptr) {
                 tell_writers.push_back(note_moved_writer(
-                    lock, *node, "its directory was renamed while it was being uploaded under the old name"));
+                    lock, node, "its directory was renamed while it was being uploaded under the old name"));
             }
         }
     }

@@ -186,15 +186,16 @@ class Rules(WriteRules):
         self.sticky(call, file)
         if file.path is None:
             return self.perhaps(call)
-        if file.cut_away:
-            return None
         read = description.file
-        unclear = not description.writable and (any(each is not file for each in self.written_under(file))
-                                                # What was renamed was the version of another mount, not what it reads.
-                                                or (read.overtaken and read.former)
-                                                # A size that a killed process had set may be given up, or saved by
-                                                # the close of another that has the file.
-                                                or (file.resized and file.widowed and not file.writers()))
+        # It reads what was cut away, and flushes what the name holds by now.
+        beside = not description.writable and any(each is not file for each in self.written_under(file))
+        if file.cut_away and not beside:
+            return None
+        unclear = beside or (not description.writable and (
+            # What was renamed was the version of another mount, not what it reads.
+            (read.overtaken and read.former)
+            # A size that a killed process had set may be given up, or saved by the close of another that has the file.
+            or (file.resized and file.widowed and not file.writers())))
         if (file.vague() or (file.fresh and not file.changed_by) or self.may_be_published(file)
                 or file.cut_away is None or description.file.vague() or unclear):
             file.perhaps_saved = True

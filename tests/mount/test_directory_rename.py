@@ -9,7 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from harness.programs import wait_until
+from harness.programs import errno_of, wait_until
 from harness.simulator import BUCKET
 from test_names import renameat2_noreplace
 
@@ -117,6 +117,30 @@ def test_open_files_below_go_on(mount, simulator, prefix):
         assert reader.readall() == content[1000:]
     assert simulator.content(prefix + "new/log") == b"before after"
     assert tree(made, "old") is None
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+def test_a_saved_file_that_is_open_and_gone_by_another_mount_holds_nothing_back(mount, simulator, prefix, how):
+    """It is renamed twice: what the first has found must not fail the second."""
+    made, other = mount("--metadata-ttl", "0s"), mount("--metadata-ttl", "0s")
+    (made / "old").mkdir()
+    (made / "old" / "kept").write_bytes(b"kept")
+    file = os.open(made / "old" / "file", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.write(file, b"saved")
+    os.fsync(file)
+    if how == "removed":
+        os.unlink(other / "old" / "file")
+    else:
+        (other / "old" / "file").write_bytes(b"another")
+    os.rename(made / "old", made / "new")
+    (made / "new" / ".metadata").write_bytes(b"marker")
+    os.rename(made / "new", made / "newest")
+    assert errno_of(lambda: (os.write(file, b"more"), os.fsync(file))) == errno.EIO
+    assert errno_of(lambda: os.close(file)) == errno.EIO
+    left = {"kept": b"kept", ".metadata": b"marker"} | ({"file": b"another"} if how == "replaced" else {})
+    assert {name: (made / "newest" / name).read_bytes() for name in os.listdir(made / "newest")} == left
+    assert {key: simulator.content(key) for key in simulator.keys(prefix + "newest/") if key[-1] != "/"} == {
+        f"{prefix}newest/{name}": content for name, content in left.items()}
 
 
 @pytest.mark.parametrize("occupied", [False, True], ids=["new", "over an empty directory"])
