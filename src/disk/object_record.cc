@@ -20,16 +20,19 @@ namespace {
 // Of the tables below.
 constexpr std::int64_t kVersion = 1;
 
-// `name`: the store's, a line feed, which no endpoint and no bucket holds, and the key. `seen`: hours, so that reading
-// a file again seldom writes. Each hash is of the name, too.
+// `name`: the store's, a line feed, which no endpoint and no bucket holds, and the key. `etag` and `size` are those of
+// `text`, for comparing listings. `seen`: hours, so that reading a file again seldom writes. Each hash is of the name,
+// too.
 constexpr const char* kSchema =
     "CREATE TABLE IF NOT EXISTS objects ("
-    "name BLOB PRIMARY KEY, seen INTEGER NOT NULL, text BLOB NOT NULL, text_hash INTEGER NOT NULL, "
-    "body BLOB, body_hash INTEGER); PRAGMA user_version=1";
+    "name BLOB PRIMARY KEY, seen INTEGER NOT NULL, etag BLOB NOT NULL, size INTEGER NOT NULL, "
+    "text BLOB NOT NULL, text_hash INTEGER NOT NULL, body BLOB, body_hash INTEGER); PRAGMA user_version=1";
 
 // Rows read at once.
 constexpr int kBatch = 256;
 constexpr int kFewest = 16;
+// Whose last listing is known.
+constexpr std::size_t kMostPages = 1024;
 // Of what is over the limit a part more goes, so that not each batch makes room.
 constexpr std::uint64_t kSpareShare = 8;
 
@@ -60,6 +63,26 @@ std::string common_prefix(const std::string& key, const ListRequest& request) {
     const std::size_t end =
         request.delimiter.empty() ? std::string::npos : key.find(request.delimiter, request.prefix.size());
     return end == std::string::npos ? "" : key.substr(0, end + request.delimiter.size());
+}
+
+std::vector<std::string> names_of(const ListResponse& page) {
+    std::vector<std::string> names = page.common_prefixes;
+    for (const ObjectInfo& object : page.objects) {
+        names.push_back(object.key);
+    }
+    return names;
+}
+
+// What is recorded of it.
+std::uint64_t hash_of_page(const ListResponse& page) {
+    std::string text = page.next_continuation_token.empty() ? "last" : "";
+    for (const std::string& prefix : page.common_prefixes) {
+        text += prefix + '\n';
+    }
+    for (const ObjectInfo& object : page.objects) {
+        text += format("{}\n{}\n{}\n", object.key, object.etag, object.size);
+    }
+    return xxh3(text);
 }
 
 }  // namespace
@@ -112,14 +135,17 @@ Result<std::unique_ptr<ObjectRecord>> ObjectRecord::open_now(const std::string& 
 Result<ObjectRecord::Statements> ObjectRecord::prepare(const sqlite::Database& database) {
     std::vector<sqlite::Statement> made;
     for (const char* const text : {
+             "PRAGMA data_version",
              "SELECT name, text, text_hash, body IS NOT NULL, seen FROM objects WHERE name = ?",
              "SELECT body, body_hash FROM objects WHERE name = ?",
-             "INSERT OR REPLACE INTO objects (name, seen, text, text_hash, body, body_hash) VALUES (?, ?, ?, ?, ?, ?)",
-             "UPDATE objects SET seen = ? WHERE name = ? AND seen != ?",
+             "INSERT OR REPLACE INTO objects (name, seen, text, text_hash, body, body_hash, etag, size) "
+             "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+             "UPDATE objects SET seen = ? WHERE name = ?",
              "DELETE FROM objects WHERE name = ?",
              "DELETE FROM objects WHERE name >= ? AND name < ?",
              "SELECT name, text, text_hash, body IS NOT NULL, seen FROM objects WHERE name >= ? AND name < ? "
              "ORDER BY name LIMIT ?",
+             "SELECT name, etag, size, seen FROM objects WHERE name >= ? AND name < ? ORDER BY name LIMIT ?",
              "UPDATE objects SET body = NULL, body_hash = NULL WHERE name = ?",
              "DELETE FROM objects WHERE name IN (SELECT name FROM objects ORDER BY seen LIMIT ?)",
          }) {
@@ -129,9 +155,9 @@ Result<ObjectRecord::Statements> ObjectRecord::prepare(const sqlite::Database& d
         }
         made.push_back(std::move(*statement));
     }
-    return Statements{std::move(made[0]), std::move(made[1]), std::move(made[2]),
-                      std::move(made[3]), std::move(made[4]), std::move(made[5]),
-                      std::move(made[6]), std::move(made[7]), std::move(made[8])};
+    return Statements{std::move(made[0]), std::move(made[1]), std::move(made[2]), std::move(made[3]),
+                      std::move(made[4]), std::move(made[5]), std::move(made[6]), std::move(made[7]),
+                      std::move(made[8]), std::move(made[9]), std::move(made[10])};
 }
 
 std::optional<ObjectRecord::Row> ObjectRecord::row_of(const sqlite::Statement& found) const {
@@ -144,7 +170,7 @@ std::optional<ObjectRecord::Row> ObjectRecord::row_of(const sqlite::Statement& f
     if (!seen || name.size() <= store_.size()) {
         return std::nullopt;
     }
-    Row row{std::string(name.substr(store_.size() + 1)), std::move(*seen), found.number(3) != 0};
+    Row row{std::string(name.substr(store_.size() + 1)), std::move(*seen), found.number(3) != 0, found.number(4)};
     row.seen.info.key = row.key;
     return row;
 }
@@ -186,7 +212,9 @@ Result<ObjectRecord::Rows> ObjectRecord::rows_from(const std::string& key, const
 Status ObjectRecord::put(const SeenObject& seen, WallTime now) {
     const std::string name = this->name(seen.info.key);
     const std::string text = text_of_object(seen);
+    ++changes_;
     statements_.put.bind(1, name).bind(2, hours(now)).bind(3, text).bind(4, hash_of(name, text));
+    statements_.put.bind(7, seen.info.etag).bind(8, static_cast<std::int64_t>(seen.info.size));
     if (seen.body) {
         statements_.put.bind(5, *seen.body).bind(6, hash_of(name, seen.info.etag + *seen.body));
     } else {
@@ -208,8 +236,7 @@ Status ObjectRecord::there(const SeenObject& seen, WallTime now) {
     const bool is_newer = seen.is_described && text_of_object(seen) != text_of_object(known.seen);
     const bool has_body = seen.body && !known.has_body;
     if (!is_described && !is_newer && !has_body) {
-        const std::string name = this->name(seen.info.key);
-        return statements_.touch.bind(1, hours(now)).bind(2, name).bind(3, hours(now)).run();
+        return touch(seen.info.key, known.seen_at, now);
     }
     SeenObject both = seen.is_described ? seen : known.seen;
     both.body = seen.body;
@@ -223,7 +250,16 @@ Status ObjectRecord::there(const SeenObject& seen, WallTime now) {
     return put(both, now);
 }
 
+Status ObjectRecord::touch(const std::string& key, std::int64_t seen, WallTime now) {
+    if (seen == hours(now)) {
+        return {};
+    }
+    const std::string name = this->name(key);
+    return statements_.touch.bind(1, hours(now)).bind(2, name).run();
+}
+
 Status ObjectRecord::gone(const std::string& key) {
+    ++changes_;
     const std::string name = this->name(key);
     return statements_.remove.bind(1, name).run();
 }
@@ -255,59 +291,131 @@ Status ObjectRecord::copied(const CopyRequest& copy, const PutResponse& written,
     return put(made, now);
 }
 
-Status ObjectRecord::listed(const ListRequest& request, const ListResponse& page, WallTime now) {
-    if (Status removed = remove_unlisted(request, page); !removed) {
-        return removed;
+Result<std::int64_t> ObjectRecord::changes() {
+    const Result<bool> row = statements_.data_version.next();
+    if (!row) {
+        return failure(row.error());
     }
+    if (const std::int64_t version = *row ? statements_.data_version.number(0) : 0; version != data_version_) {
+        data_version_ = version;
+        ++changes_;
+    }
+    statements_.data_version.end();
+    return changes_;
+}
+
+// A listing that is repeated, as one is while its directory is read, costs no look at the rows.
+Status ObjectRecord::listed(const ListRequest& request, const ListResponse& page, WallTime now) {
+    const Result<std::int64_t> before = changes();
+    if (!before) {
+        return failure(before.error());
+    }
+    const std::string asked = format("{}\n{}\n{}\n{}\n{}", hours(now), request.delimiter, request.start_after,
+                                     request.continuation_token, request.prefix);
+    const std::uint64_t hash = hash_of_page(page);
+    if (const auto found = pages_.find(asked);
+        found != pages_.end() && found->second.changes == *before && found->second.hash == hash) {
+        return {};
+    }
+    if (Status listed = list_now(request, page, now); !listed) {
+        return listed;
+    }
+    if (pages_.size() >= kMostPages) {
+        pages_.clear();
+    }
+    pages_[asked] = {changes_, hash};
+    return {};
+}
+
+// What is recorded of the range that the page covers, and is not on it, is gone.
+Status ObjectRecord::list_now(const ListRequest& request, const ListResponse& page, WallTime now) {
+    const Result<std::vector<NamedVersion>> recorded = recorded_of(request, page);
+    if (!recorded) {
+        return failure(recorded.error());
+    }
+    const std::set<std::string_view> prefixes(page.common_prefixes.begin(), page.common_prefixes.end());
+    std::unordered_map<std::string_view, const ObjectInfo*> shown;
     for (const ObjectInfo& object : page.objects) {
-        if (Status noted = there({object, false}, now); !noted) {
+        shown.emplace(object.key, &object);
+    }
+    for (const NamedVersion& each : *recorded) {
+        Status noted;
+        if (!each.version) {
+            noted = prefixes.contains(each.name) ? Status() : remove_below(each.name);
+        } else if (const auto found = shown.find(each.name); found == shown.end()) {
+            noted = gone(each.name);
+        } else if (each.version->is_of(*found->second)) {
+            noted = touch(each.name, each.version->seen, now);
+            shown.erase(found);
+        }
+        if (!noted) {
+            return noted;
+        }
+    }
+    for (const auto& [key, object] : shown) {
+        if (Status noted = there({*object, false}, now); !noted) {
             return noted;
         }
     }
     return {};
 }
 
-Status ObjectRecord::remove_unlisted(const ListRequest& request, const ListResponse& page) {
-    std::set<std::string> shown(page.common_prefixes.begin(), page.common_prefixes.end());
-    for (const ObjectInfo& object : page.objects) {
-        shown.insert(object.key);
-    }
+Result<std::vector<ObjectRecord::NamedVersion>> ObjectRecord::recorded_of(const ListRequest& request,
+                                                                          const ListResponse& page) {
+    const std::vector<std::string> names = names_of(page);
     const bool is_last = page.next_continuation_token.empty();
-    if (shown.empty() && !(is_last && request.continuation_token.empty())) {
+    if (names.empty() && !(is_last && request.continuation_token.empty())) {
         return {};
     }
-    ListRequest covered = request;
-    if (!std::exchange(covered.continuation_token, "").empty()) {
-        // Where the page before it has ended is not known.
-        covered.start_after = *shown.begin();
-    }
-    covered.max_keys = kBatch;
-    for (;;) {
-        const Result<ListResponse> recorded = list(covered);
-        if (!recorded) {
-            return failure(recorded.error());
-        }
-        std::vector<std::string> names = recorded->common_prefixes;
-        for (const ObjectInfo& object : recorded->objects) {
-            names.push_back(object.key);
-        }
-        for (const std::string& each : names) {
-            if (shown.contains(each) || (!is_last && each > *shown.rbegin())) {
+    const std::string last = is_last ? "" : *std::max_element(names.begin(), names.end());
+    // Where the page before it has ended is not always known.
+    const std::string after =
+        request.continuation_token.empty() ? request.start_after : *std::min_element(names.begin(), names.end());
+    const std::string end = behind_all(name(request.prefix));
+    std::vector<NamedVersion> recorded;
+    std::string from = std::max(after, request.prefix);
+    for (bool is_done = false; !is_done;) {
+        const std::string begin = name(from);
+        sqlite::Statement& row = statements_.versions_from;
+        row.bind(1, begin).bind(2, end).bind(3, kBatch);
+        int count = 0;
+        for (;; ++count) {
+            const Result<bool> is_there = row.next();
+            if (!is_there) {
+                return failure(is_there.error());
+            }
+            if (!*is_there) {
+                break;
+            }
+            std::string key(row.bytes(0).substr(store_.size() + 1));
+            if (key < from) {
                 continue;
             }
-            const bool is_prefix = !common_prefix(each, request).empty();
-            if (Status removed = is_prefix ? remove_below(each) : gone(each); !removed) {
-                return removed;
+            std::string shown = common_prefix(key, request);
+            const bool is_prefix = !shown.empty();
+            if (!is_prefix) {
+                shown = key;
+            }
+            if (!is_last && shown > last) {
+                row.end();
+                return recorded;
+            }
+            from = is_prefix ? behind_all(shown) : key + '\0';
+            if (shown > after || after.empty()) {
+                std::optional<Version> version;
+                if (!is_prefix) {
+                    version = {std::string(row.bytes(1)), static_cast<std::uint64_t>(row.number(2)), row.number(3)};
+                }
+                recorded.push_back({std::move(shown), std::move(version)});
             }
         }
-        covered.start_after = recorded->next_continuation_token;
-        if (covered.start_after.empty() || (!is_last && covered.start_after > *shown.rbegin())) {
-            return {};
-        }
+        is_done = count < kBatch || from.empty();
     }
+    return recorded;
 }
 
 Status ObjectRecord::remove_below(const std::string& prefix) {
+    ++changes_;
     const std::string begin = name(prefix);
     const std::string end = behind_all(begin);
     return statements_.remove_range.bind(1, begin).bind(2, end).run();

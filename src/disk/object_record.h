@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "ckptfs/clock.h"
@@ -70,6 +71,7 @@ public:
 
 private:
     struct Statements {
+        sqlite::Statement data_version;
         sqlite::Statement find;
         sqlite::Statement body;
         sqlite::Statement put;
@@ -77,6 +79,7 @@ private:
         sqlite::Statement remove;
         sqlite::Statement remove_range;
         sqlite::Statement from;
+        sqlite::Statement versions_from;
         sqlite::Statement forget_body;
         sqlite::Statement oldest;
     };
@@ -84,6 +87,8 @@ private:
         std::string key;
         SeenObject seen;
         bool has_body = false;
+        // In hours.
+        std::int64_t seen_at = 0;
     };
 
     ObjectRecord(sqlite::Database database, Statements statements, std::string store)
@@ -98,16 +103,43 @@ private:
         // Where the next ones begin; empty behind the last one.
         std::string next;
     };
+    // What tells versions apart, and when one was seen.
+    struct Version {
+        std::string etag;
+        std::uint64_t size = 0;
+        std::int64_t seen = 0;
+
+        [[nodiscard]] bool is_of(const ObjectInfo& info) const { return etag == info.etag && size == info.size; }
+    };
+    struct NamedVersion {
+        std::string name;
+        // Of a name that the listing shows; null for a common prefix.
+        std::optional<Version> version;
+    };
+    // Pages that were recorded, by what was asked for: when, and what they were.
+    struct RecordedPage {
+        std::int64_t changes = 0;
+        std::uint64_t hash = 0;
+    };
     // Those below the prefix, from a key on: some of them.
     [[nodiscard]] Result<Rows> rows_from(const std::string& key, const std::string& prefix, int most);
     [[nodiscard]] std::optional<Row> row_of(const sqlite::Statement& found) const;
-    Status remove_unlisted(const ListRequest& request, const ListResponse& page);
+    // Of the range of keys that the page covers.
+    [[nodiscard]] Result<std::vector<NamedVersion>> recorded_of(const ListRequest& request, const ListResponse& page);
+    Status list_now(const ListRequest& request, const ListResponse& page, WallTime now);
+    Status touch(const std::string& key, std::int64_t seen, WallTime now);
+    // Another number once names or versions have changed, by whatever process.
+    [[nodiscard]] Result<std::int64_t> changes();
     Status put(const SeenObject& seen, WallTime now);
     Status remove_below(const std::string& prefix);
 
     sqlite::Database database_;
     Statements statements_;
     const std::string store_;
+    // By this process.
+    std::int64_t changes_ = 0;
+    std::int64_t data_version_ = 0;
+    std::unordered_map<std::string, RecordedPage> pages_;
 };
 
 }  // namespace ckptfs
