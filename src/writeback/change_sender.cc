@@ -118,8 +118,8 @@ private:
             self->part_ended(part, std::move(sent));
         };
         if (piece.place == BodyPiece::Place::kObject) {
-            environment_.store.upload_part_copy(
-                {upload_, number, piece.key, piece.etag, ByteRange{piece.offset, piece.size}}, std::move(answered));
+            const auto range = piece.is_whole ? std::nullopt : std::optional(ByteRange{piece.offset, piece.size});
+            environment_.store.upload_part_copy({upload_, number, piece.key, piece.etag, range}, std::move(answered));
         } else if (piece.place == BodyPiece::Place::kInline) {
             Payload body = Payload::from_string(piece.bytes);
             const std::uint32_t checksum = crc32c(body);

@@ -65,7 +65,7 @@ Json json_of(const BodyPiece& piece) {
         case BodyPiece::Place::kObject:
             break;
     }
-    return Json::array({"o", piece.size, piece.key, piece.etag, piece.offset});
+    return Json::array({piece.is_whole ? "w" : "o", piece.size, piece.key, piece.etag, piece.offset});
 }
 
 BodyPiece piece_of(const Json& json) {
@@ -84,6 +84,7 @@ BodyPiece piece_of(const Json& json) {
         piece.checksums = json.at(4).get<std::vector<std::uint32_t>>();
     } else {
         piece.place = BodyPiece::Place::kObject;
+        piece.is_whole = place == "w";
         piece.key = json.at(2).get<std::string>();
         piece.etag = json.at(3).get<std::string>();
         piece.offset = json.at(4).get<std::uint64_t>();

@@ -43,11 +43,14 @@ struct BodyPiece {
     // acknowledged with; `offset` is that in the object.
     std::string key{};
     std::string etag{};
+    // All of it: S3 copies no range of an object of up to 5 MiB.
+    bool is_whole = false;
 
     [[nodiscard]] static BodyPiece of_object(std::string key, std::string etag, std::uint64_t offset,
-                                             std::uint64_t size) {
+                                             std::uint64_t size, std::uint64_t object_size) {
         BodyPiece piece;
         piece.place = Place::kObject;
+        piece.is_whole = size == object_size;
         piece.size = size;
         piece.offset = offset;
         piece.key = std::move(key);

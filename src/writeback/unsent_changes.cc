@@ -231,7 +231,8 @@ void UnsentChanges::find_sources(HeldChange& held) const {
         if (source != nullptr && source->change.object.etag == change.source_etag && source->body.is_local()) {
             held.body = source->body;
         } else if (change.object.size > 0) {
-            held.body.pieces = {BodyPiece::of_object(change.source_key, change.source_etag, 0, change.object.size)};
+            held.body.pieces = {
+                BodyPiece::of_object(change.source_key, change.source_etag, 0, change.object.size, change.object.size)};
         }
     }
     for (const BodyPiece& piece : held.body.pieces) {

@@ -59,8 +59,9 @@ void WritebackStore::upload_part_copy(UploadPartCopyRequest request, StoreDone<U
             done(invalid_range(request.source_key));
             return;
         }
-        done(uploads_.add(request.upload, request.part_number,
-                          BodyPiece::of_object(request.source_key, object->etag, range->offset, range->length)));
+        done(uploads_.add(
+            request.upload, request.part_number,
+            BodyPiece::of_object(request.source_key, object->etag, range->offset, range->length, object->size)));
     });
 }
 

@@ -368,6 +368,17 @@ def test_a_file_that_was_changed_in_place_is_sent_as_it_is(make, simulator, pref
     assert simulator.content(f"{prefix}shard") == expected
 
 
+@pytest.mark.parametrize("size", [5 * MIB - 1, 5 * MIB, 5 * MIB + 1])
+def test_what_is_appended_to_a_file_of_one_part_is_sent(make, simulator, prefix, size):
+    """S3 copies no range of an object of up to 5 MiB, and the whole of it as a part only from there on."""
+    made = make("--compress", "none")
+    (made / "log").write_bytes(SHARD[:size])
+    with (made / "log").open("ab") as file:
+        file.write(SHARD[size:])
+    assert wait(made.path).returncode == 0
+    assert simulator.content(prefix + "log") == SHARD
+
+
 def test_it_needs_a_disk(mount):
     with pytest.raises(AssertionError, match="--ack disk: set --cache-dir"):
         mount("--ack", "disk")

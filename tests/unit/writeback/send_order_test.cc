@@ -124,7 +124,7 @@ TEST_F(SendOrderTest, AFileWaitsForWhatItsPartsAreCopiedFrom) {
     held->change.number = ++last;
     held->change.object.key = "b";
     held->change.object.size = kLarge;
-    held->change.body = {BodyPiece::of_object("a", "\"a\"", 0, kLarge)};
+    held->change.body = {BodyPiece::of_object("a", "\"a\"", 0, kLarge, kLarge)};
     order.add(std::move(held));
     EXPECT_THAT(begin(), ElementsAre(1));
     order.ended(1);
