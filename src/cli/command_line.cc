@@ -302,6 +302,8 @@ Status configure(Config& config, const std::vector<Setting>& settings, const Env
             return step;
         }
     }
+    // Also where mount(8) says rw.
+    config.names.read_only = config.names.read_only || config.disk.cache_only;
     return check_config(config);
 }
 

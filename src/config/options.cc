@@ -65,12 +65,6 @@ Status set_direct_io(Config& config, std::string_view value) {
     return valid;
 }
 
-Status set_cache_only(Config& config, std::string_view value) {
-    Status parsed = set(config.disk.cache_only, parse_switch(value));
-    config.names.read_only = config.names.read_only || config.disk.cache_only;
-    return parsed;
-}
-
 Status set_passthrough(Config& config, std::string_view value) {
     std::string choice;
     Status valid = one_of(choice, value, {"auto", "never"});
@@ -272,7 +266,7 @@ constexpr auto kTable = std::to_array<OptionSpec>({
      "For a node without a network. The mount is read-only, and shows the files that this node saw last, in the "
      "version "
      "that it saw; a read of what is not in the directory fails (EIO). No request is sent.",
-     set_cache_only},
+     [](Config& c, std::string_view v) { return set(c.disk.cache_only, parse_switch(v)); }},
     {kReading, "passthrough", "", "WHEN", "auto", "let the kernel read files in --cache-dir itself: auto or never",
      "auto: from kernel 6.9 on, for mounts that root makes, once all of a file is kept and was checked. It is read as "
      "fast as the disk is, by all processes from one page cache. never: ckptfs reads all, and checks each MiB again.",

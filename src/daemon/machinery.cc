@@ -168,7 +168,7 @@ void Machinery::end(Session& session) {
 
 void Machinery::say_goodbye() {
     leftover_watch_.reset();
-    if (heartbeat_ == nullptr) {
+    if (heartbeat_ == nullptr || aborts_ == nullptr) {
         return;
     }
     const auto aborted = std::make_shared<std::promise<void>>();
@@ -404,14 +404,15 @@ Machinery::~Machinery() {
     if (recorder_ != nullptr) {
         static_cast<void>(recorder_->stop(kRecordedWithin));
     }
+    const bool is_record_there = recorded_ == nullptr || recorded_->stop();
     // Blocks that wait to be written belong to the block cache.
-    if (disk_ != nullptr && !disk_->stop()) {
+    if (disk_ != nullptr && (!disk_->stop() || !is_record_there)) {
         log_warning(format("--cache-dir {} does not answer; what was to be written to it is left out",
                            escaped(config_.disk.directory)));
         // A thread hangs in it for as long as the process lives, with blocks that it was to write, and bodies.
         static const auto* const kept =
-            new std::tuple(std::move(disk_), std::move(cache_), std::move(pool_), std::move(keeping_),
-                           std::move(read_bodies_), std::move(bodies_), std::move(body_cache_));
+            new std::tuple(std::move(recorded_), std::move(disk_), std::move(cache_), std::move(pool_),
+                           std::move(keeping_), std::move(read_bodies_), std::move(bodies_), std::move(body_cache_));
         static_cast<void>(kept);
     }
 }

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "disk/object_record.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
-#include <set>
 #include <utility>
 
+#include "base/file_descriptor.h"
 #include "base/text.h"
 #include "base/xxhash.h"
 #include "ckptfs/log.h"
@@ -28,17 +31,8 @@ constexpr const char* kSchema =
     "name BLOB PRIMARY KEY, seen INTEGER NOT NULL, etag BLOB NOT NULL, size INTEGER NOT NULL, "
     "text BLOB NOT NULL, text_hash INTEGER NOT NULL, body BLOB, body_hash INTEGER); PRAGMA user_version=1";
 
-// Rows read at once.
-constexpr int kBatch = 256;
-constexpr int kFewest = 16;
-// Whose last listing is known.
-constexpr std::size_t kMostPages = 1024;
 // Of what is over the limit a part more goes, so that not each batch makes room.
 constexpr std::uint64_t kSpareShare = 8;
-
-std::int64_t hours(WallTime time) {
-    return std::chrono::duration_cast<std::chrono::hours>(time.time_since_epoch()).count();
-}
 
 std::int64_t hash_of(std::string_view name, std::string_view what) {
     std::string text(name);
@@ -47,61 +41,17 @@ std::int64_t hash_of(std::string_view name, std::string_view what) {
     return static_cast<std::int64_t>(xxh3(text));
 }
 
-// What comes behind everything that begins so; names are compared byte by byte.
-std::string behind_all(std::string prefix) {
-    while (!prefix.empty() && prefix.back() == '\xFF') {
-        prefix.pop_back();
+// Held while its files are made or removed: one that is removed must not take the next one's along.
+FileDescriptor lock_files(const std::string& directory) {
+    FileDescriptor lock(
+        ::open((directory + "/objects.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR));
+    if (lock) {
+        static_cast<void>(::flock(lock.get(), LOCK_EX));
     }
-    if (!prefix.empty()) {
-        prefix.back() = static_cast<char>(static_cast<unsigned char>(prefix.back()) + 1);
-    }
-    return prefix;
+    return lock;
 }
 
-// What a listing with a delimiter shows for a key; empty where it shows the key.
-std::string common_prefix(const std::string& key, const ListRequest& request) {
-    const std::size_t end =
-        request.delimiter.empty() ? std::string::npos : key.find(request.delimiter, request.prefix.size());
-    return end == std::string::npos ? "" : key.substr(0, end + request.delimiter.size());
-}
-
-std::vector<std::string> names_of(const ListResponse& page) {
-    std::vector<std::string> names = page.common_prefixes;
-    for (const ObjectInfo& object : page.objects) {
-        names.push_back(object.key);
-    }
-    return names;
-}
-
-// What is recorded of it.
-std::uint64_t hash_of_page(const ListResponse& page) {
-    std::string text = page.next_continuation_token.empty() ? "last" : "";
-    for (const std::string& prefix : page.common_prefixes) {
-        text += prefix + '\n';
-    }
-    for (const ObjectInfo& object : page.objects) {
-        text += format("{}\n{}\n{}\n", object.key, object.etag, object.size);
-    }
-    return xxh3(text);
-}
-
-}  // namespace
-
-Result<std::unique_ptr<ObjectRecord>> ObjectRecord::open(const std::string& directory, const std::string& store) {
-    const std::string path = path_in(directory);
-    Result<std::unique_ptr<ObjectRecord>> opened = open_now(path, store);
-    if (opened || !opened.error().damaged) {
-        return opened;
-    }
-    log_warning(format("begun anew: {}", opened.error().message));
-    if (Status removed = remove(directory); !removed) {
-        return failure(std::move(removed.error()));
-    }
-    return open_now(path, store);
-}
-
-Status ObjectRecord::remove(const std::string& directory) {
-    const std::string path = path_in(directory);
+Status remove_files(const std::string& path) {
     for (const char* const end : {"", "-wal", "-shm"}) {
         if (::unlink((path + end).c_str()) != 0 && errno != ENOENT) {
             return failure(errno, format("cannot remove {}{}: {}", escaped(path), end, std::strerror(errno)));
@@ -110,8 +60,52 @@ Status ObjectRecord::remove(const std::string& directory) {
     return {};
 }
 
-Result<std::unique_ptr<ObjectRecord>> ObjectRecord::open_now(const std::string& path, const std::string& store) {
-    Result<sqlite::Database> database = sqlite::Database::open(path);
+}  // namespace
+
+Result<std::unique_ptr<ObjectRecord>> ObjectRecord::open(const std::string& directory, const std::string& store) {
+    const std::string path = path_in(directory);
+    const FileDescriptor lock = lock_files(directory);
+    Result<std::unique_ptr<ObjectRecord>> opened = open_now(path, store, sqlite::Database::Access::kWrite);
+    if (opened || !opened.error().damaged) {
+        return opened;
+    }
+    log_warning(format("begun anew: {}", opened.error().message));
+    if (Status removed = remove_files(path); !removed) {
+        return failure(std::move(removed.error()));
+    }
+    return open_now(path, store, sqlite::Database::Access::kWrite);
+}
+
+Result<std::unique_ptr<ObjectRecord>> ObjectRecord::open_to_read(const std::string& directory,
+                                                                 const std::string& store) {
+    return open_now(path_in(directory), store, sqlite::Database::Access::kRead);
+}
+
+Status ObjectRecord::remove(const std::string& directory) {
+    const FileDescriptor lock = lock_files(directory);
+    return remove_files(path_in(directory));
+}
+
+ObjectRecord::FileId ObjectRecord::file_at(const std::string& path) {
+    struct stat file {};
+    return ::stat(path.c_str(), &file) == 0 ? FileId(file.st_dev, file.st_ino) : FileId();
+}
+
+bool ObjectRecord::is_current() const {
+    return file_at(path_) == file_;
+}
+
+Result<std::string> ObjectRecord::find_damage() const {
+    Result<std::string> found = database_.text("PRAGMA integrity_check(1)");
+    if (found && *found == "ok") {
+        found->clear();
+    }
+    return found;
+}
+
+Result<std::unique_ptr<ObjectRecord>> ObjectRecord::open_now(const std::string& path, const std::string& store,
+                                                             sqlite::Database::Access access) {
+    Result<sqlite::Database> database = sqlite::Database::open(path, access);
     if (!database) {
         return failure(std::move(database.error()));
     }
@@ -119,35 +113,36 @@ Result<std::unique_ptr<ObjectRecord>> ObjectRecord::open_now(const std::string& 
     if (!version) {
         return failure(version.error());
     }
-    if (*version != 0 && *version != kVersion) {
-        return damage(format("{}: of another version of ckptfs", escaped(path)));
-    }
-    if (Status made = database->run(kSchema); !made) {
-        return failure(std::move(made.error()));
+    if (*version == 0 && access == sqlite::Database::Access::kWrite) {
+        if (Status made = database->run(kSchema); !made) {
+            return failure(std::move(made.error()));
+        }
+    } else if (*version != kVersion) {
+        return damage(format("{}: made by another version of ckptfs", escaped(path)));
     }
     Result<Statements> statements = prepare(*database);
     if (!statements) {
         return failure(std::move(statements.error()));
     }
-    return std::unique_ptr<ObjectRecord>(new ObjectRecord(std::move(*database), std::move(*statements), store));
+    return std::unique_ptr<ObjectRecord>(new ObjectRecord(std::move(*database), std::move(*statements), path, store));
 }
 
 Result<ObjectRecord::Statements> ObjectRecord::prepare(const sqlite::Database& database) {
     std::vector<sqlite::Statement> made;
     for (const char* const text : {
              "PRAGMA data_version",
-             "SELECT name, text, text_hash, body IS NOT NULL, seen FROM objects WHERE name = ?",
+             "SELECT name, text, text_hash, body_hash, seen, etag, size FROM objects WHERE name = ?",
              "SELECT body, body_hash FROM objects WHERE name = ?",
              "INSERT OR REPLACE INTO objects (name, seen, text, text_hash, body, body_hash, etag, size) "
              "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
              "UPDATE objects SET seen = ? WHERE name = ?",
              "DELETE FROM objects WHERE name = ?",
              "DELETE FROM objects WHERE name >= ? AND name < ?",
-             "SELECT name, text, text_hash, body IS NOT NULL, seen FROM objects WHERE name >= ? AND name < ? "
+             "SELECT name, text, text_hash, body_hash, seen, etag, size FROM objects WHERE name >= ? AND name < ? "
              "ORDER BY name LIMIT ?",
              "SELECT name, etag, size, seen FROM objects WHERE name >= ? AND name < ? ORDER BY name LIMIT ?",
              "UPDATE objects SET body = NULL, body_hash = NULL WHERE name = ?",
-             "DELETE FROM objects WHERE name IN (SELECT name FROM objects ORDER BY seen LIMIT ?)",
+             "DELETE FROM objects WHERE name IN (SELECT name FROM objects ORDER BY seen, rowid LIMIT ?)",
          }) {
         Result<sqlite::Statement> statement = database.prepare(text);
         if (!statement) {
@@ -160,17 +155,43 @@ Result<ObjectRecord::Statements> ObjectRecord::prepare(const sqlite::Database& d
                       std::move(made[8]), std::move(made[9]), std::move(made[10])};
 }
 
-std::optional<ObjectRecord::Row> ObjectRecord::row_of(const sqlite::Statement& found) const {
+std::int64_t ObjectRecord::hours(WallTime time) {
+    return std::chrono::duration_cast<std::chrono::hours>(time.time_since_epoch()).count();
+}
+
+std::optional<std::string> ObjectRecord::key_of(std::string_view name) const {
+    if (name.size() <= store_.size() || !name.starts_with(store_) || name[store_.size()] != '\n') {
+        return std::nullopt;
+    }
+    return std::string(name.substr(store_.size() + 1));
+}
+
+Failure ObjectRecord::damaged_name() const {
+    return damage(format("{}: a damaged name", escaped(path_)));
+}
+
+Result<ObjectRecord::Row> ObjectRecord::row_of(const sqlite::Statement& found) const {
     const std::string_view name = found.bytes(0);
     const std::string_view text = found.bytes(1);
-    if (hash_of(name, text) != found.number(2)) {
-        return std::nullopt;
+    std::optional<std::string> key = key_of(name);
+    if (!key) {
+        return damaged_name();
     }
-    std::optional<SeenObject> seen = object_of_text(text);
-    if (!seen || name.size() <= store_.size()) {
-        return std::nullopt;
+    Row row;
+    row.key = std::move(*key);
+    row.seen_at = found.number(4);
+    row.body_hash = found.is_null(3) ? std::nullopt : std::optional(found.number(3));
+    const std::string_view etag = found.bytes(5);
+    const auto size = static_cast<std::uint64_t>(found.number(6));
+    std::optional<SeenObject> seen = hash_of(name, text) == found.number(2) ? object_of_text(text) : std::nullopt;
+    if (seen && seen->info.etag == etag && seen->info.size == size) {
+        row.seen = std::move(*seen);
+    } else {
+        row.is_damaged = true;
+        row.seen.is_described = false;
+        row.seen.info.etag = etag;
+        row.seen.info.size = size;
     }
-    Row row{std::string(name.substr(store_.size() + 1)), std::move(*seen), found.number(3) != 0, found.number(4)};
     row.seen.info.key = row.key;
     return row;
 }
@@ -181,32 +202,17 @@ Result<std::optional<ObjectRecord::Row>> ObjectRecord::row(const std::string& ke
     if (!found) {
         return failure(found.error());
     }
-    std::optional<Row> row = *found ? row_of(statements_.find) : std::nullopt;
+    Result<std::optional<Row>> answer = std::nullopt;
+    if (*found) {
+        Result<Row> row = row_of(statements_.find);
+        answer = row ? Result<std::optional<Row>>(std::move(*row)) : failure(std::move(row.error()));
+    }
     statements_.find.end();
-    return row;
+    return answer;
 }
 
-Result<ObjectRecord::Rows> ObjectRecord::rows_from(const std::string& key, const std::string& prefix, int most) {
-    const std::string first = name(key);
-    const std::string end = behind_all(name(prefix));
-    statements_.from.bind(1, first).bind(2, end).bind(3, most);
-    Rows found;
-    for (int count = 0;; ++count) {
-        const Result<bool> is_there = statements_.from.next();
-        if (!is_there) {
-            return failure(is_there.error());
-        }
-        if (!*is_there) {
-            if (count < most) {
-                found.next.clear();
-            }
-            return found;
-        }
-        found.next = std::string(statements_.from.bytes(0).substr(store_.size() + 1)) + '\0';
-        if (std::optional<Row> row = row_of(statements_.from)) {
-            found.rows.push_back(std::move(*row));
-        }
-    }
+std::int64_t ObjectRecord::hash_of_body(const SeenObject& seen) const {
+    return hash_of(name(seen.info.key), seen.info.etag + *seen.body);
 }
 
 Status ObjectRecord::put(const SeenObject& seen, WallTime now) {
@@ -216,7 +222,7 @@ Status ObjectRecord::put(const SeenObject& seen, WallTime now) {
     statements_.put.bind(1, name).bind(2, hours(now)).bind(3, text).bind(4, hash_of(name, text));
     statements_.put.bind(7, seen.info.etag).bind(8, static_cast<std::int64_t>(seen.info.size));
     if (seen.body) {
-        statements_.put.bind(5, *seen.body).bind(6, hash_of(name, seen.info.etag + *seen.body));
+        statements_.put.bind(5, *seen.body).bind(6, hash_of_body(seen));
     } else {
         statements_.put.bind_null(5).bind_null(6);
     }
@@ -228,19 +234,20 @@ Status ObjectRecord::there(const SeenObject& seen, WallTime now) {
     if (!found) {
         return failure(std::move(found.error()));
     }
-    if (!*found || (*found)->seen.info.etag != seen.info.etag || (*found)->seen.info.size != seen.info.size) {
+    if (!*found || (*found)->is_damaged || (*found)->seen.info.etag != seen.info.etag ||
+        (*found)->seen.info.size != seen.info.size) {
         return put(seen, now);
     }
     const Row& known = **found;
     const bool is_described = seen.is_described && !known.seen.is_described;
     const bool is_newer = seen.is_described && text_of_object(seen) != text_of_object(known.seen);
-    const bool has_body = seen.body && !known.has_body;
+    const bool has_body = seen.body && known.body_hash != hash_of_body(seen);
     if (!is_described && !is_newer && !has_body) {
         return touch(seen.info.key, known.seen_at, now);
     }
     SeenObject both = seen.is_described ? seen : known.seen;
     both.body = seen.body;
-    if (!both.body && known.has_body) {
+    if (!both.body && known.body_hash) {
         Result<std::optional<std::string>> bytes = body(known.key, known.seen.info.etag);
         if (!bytes) {
             return failure(std::move(bytes.error()));
@@ -259,9 +266,10 @@ Status ObjectRecord::touch(const std::string& key, std::int64_t seen, WallTime n
 }
 
 Status ObjectRecord::gone(const std::string& key) {
-    ++changes_;
     const std::string name = this->name(key);
-    return statements_.remove.bind(1, name).run();
+    const Status removed = statements_.remove.bind(1, name).run();
+    changes_ += database_.rows_changed();
+    return removed;
 }
 
 Status ObjectRecord::copied(const CopyRequest& copy, const PutResponse& written, WallTime now) {
@@ -269,9 +277,15 @@ Status ObjectRecord::copied(const CopyRequest& copy, const PutResponse& written,
     if (!found) {
         return failure(std::move(found.error()));
     }
-    if (!*found || (!copy.source_if_match.empty() && (*found)->seen.info.etag != copy.source_if_match)) {
-        // What it is of is not known.
-        return gone(copy.key);
+    if (!*found || (*found)->is_damaged ||
+        (!copy.source_if_match.empty() && (*found)->seen.info.etag != copy.source_if_match)) {
+        // What it is of is not known: it is there, not empty, and cannot be read.
+        SeenObject unknown{{}, false};
+        unknown.info.key = copy.key;
+        unknown.info.size = 1;
+        unknown.info.etag = written.etag;
+        unknown.info.last_modified = written.last_modified;
+        return put(unknown, now);
     }
     SeenObject made = (*found)->seen;
     Result<std::optional<std::string>> bytes = body(copy.source_key, made.info.etag);
@@ -289,136 +303,6 @@ Status ObjectRecord::copied(const CopyRequest& copy, const PutResponse& written,
     made.info.etag = written.etag;
     made.info.last_modified = written.last_modified;
     return put(made, now);
-}
-
-Result<std::int64_t> ObjectRecord::changes() {
-    const Result<bool> row = statements_.data_version.next();
-    if (!row) {
-        return failure(row.error());
-    }
-    if (const std::int64_t version = *row ? statements_.data_version.number(0) : 0; version != data_version_) {
-        data_version_ = version;
-        ++changes_;
-    }
-    statements_.data_version.end();
-    return changes_;
-}
-
-// A listing that is repeated, as one is while its directory is read, costs no look at the rows.
-Status ObjectRecord::listed(const ListRequest& request, const ListResponse& page, WallTime now) {
-    const Result<std::int64_t> before = changes();
-    if (!before) {
-        return failure(before.error());
-    }
-    const std::string asked = format("{}\n{}\n{}\n{}\n{}", hours(now), request.delimiter, request.start_after,
-                                     request.continuation_token, request.prefix);
-    const std::uint64_t hash = hash_of_page(page);
-    if (const auto found = pages_.find(asked);
-        found != pages_.end() && found->second.changes == *before && found->second.hash == hash) {
-        return {};
-    }
-    if (Status listed = list_now(request, page, now); !listed) {
-        return listed;
-    }
-    if (pages_.size() >= kMostPages) {
-        pages_.clear();
-    }
-    pages_[asked] = {changes_, hash};
-    return {};
-}
-
-// What is recorded of the range that the page covers, and is not on it, is gone.
-Status ObjectRecord::list_now(const ListRequest& request, const ListResponse& page, WallTime now) {
-    const Result<std::vector<NamedVersion>> recorded = recorded_of(request, page);
-    if (!recorded) {
-        return failure(recorded.error());
-    }
-    const std::set<std::string_view> prefixes(page.common_prefixes.begin(), page.common_prefixes.end());
-    std::unordered_map<std::string_view, const ObjectInfo*> shown;
-    for (const ObjectInfo& object : page.objects) {
-        shown.emplace(object.key, &object);
-    }
-    for (const NamedVersion& each : *recorded) {
-        Status noted;
-        if (!each.version) {
-            noted = prefixes.contains(each.name) ? Status() : remove_below(each.name);
-        } else if (const auto found = shown.find(each.name); found == shown.end()) {
-            noted = gone(each.name);
-        } else if (each.version->is_of(*found->second)) {
-            noted = touch(each.name, each.version->seen, now);
-            shown.erase(found);
-        }
-        if (!noted) {
-            return noted;
-        }
-    }
-    for (const auto& [key, object] : shown) {
-        if (Status noted = there({*object, false}, now); !noted) {
-            return noted;
-        }
-    }
-    return {};
-}
-
-Result<std::vector<ObjectRecord::NamedVersion>> ObjectRecord::recorded_of(const ListRequest& request,
-                                                                          const ListResponse& page) {
-    const std::vector<std::string> names = names_of(page);
-    const bool is_last = page.next_continuation_token.empty();
-    if (names.empty() && !(is_last && request.continuation_token.empty())) {
-        return {};
-    }
-    const std::string last = is_last ? "" : *std::max_element(names.begin(), names.end());
-    // Where the page before it has ended is not always known.
-    const std::string after =
-        request.continuation_token.empty() ? request.start_after : *std::min_element(names.begin(), names.end());
-    const std::string end = behind_all(name(request.prefix));
-    std::vector<NamedVersion> recorded;
-    std::string from = std::max(after, request.prefix);
-    for (bool is_done = false; !is_done;) {
-        const std::string begin = name(from);
-        sqlite::Statement& row = statements_.versions_from;
-        row.bind(1, begin).bind(2, end).bind(3, kBatch);
-        int count = 0;
-        for (;; ++count) {
-            const Result<bool> is_there = row.next();
-            if (!is_there) {
-                return failure(is_there.error());
-            }
-            if (!*is_there) {
-                break;
-            }
-            std::string key(row.bytes(0).substr(store_.size() + 1));
-            if (key < from) {
-                continue;
-            }
-            std::string shown = common_prefix(key, request);
-            const bool is_prefix = !shown.empty();
-            if (!is_prefix) {
-                shown = key;
-            }
-            if (!is_last && shown > last) {
-                row.end();
-                return recorded;
-            }
-            from = is_prefix ? behind_all(shown) : key + '\0';
-            if (shown > after || after.empty()) {
-                std::optional<Version> version;
-                if (!is_prefix) {
-                    version = {std::string(row.bytes(1)), static_cast<std::uint64_t>(row.number(2)), row.number(3)};
-                }
-                recorded.push_back({std::move(shown), std::move(version)});
-            }
-        }
-        is_done = count < kBatch || from.empty();
-    }
-    return recorded;
-}
-
-Status ObjectRecord::remove_below(const std::string& prefix) {
-    ++changes_;
-    const std::string begin = name(prefix);
-    const std::string end = behind_all(begin);
-    return statements_.remove_range.bind(1, begin).bind(2, end).run();
 }
 
 Status ObjectRecord::forget_all() {
@@ -444,6 +328,7 @@ Status ObjectRecord::trim(std::uint64_t limit) {
     const std::uint64_t over = taken - limit + limit / kSpareShare;
     const auto going =
         static_cast<std::int64_t>(static_cast<double>(*rows) * static_cast<double>(over) / static_cast<double>(taken));
+    ++changes_;
     return statements_.oldest.bind(1, going + 1).run();
 }
 
@@ -475,48 +360,6 @@ Result<std::optional<std::string>> ObjectRecord::body(const std::string& key, co
 Status ObjectRecord::forget_body(const std::string& key) {
     const std::string name = this->name(key);
     return statements_.forget_body.bind(1, name).run();
-}
-
-// A directory below is one entry, however much is in it: what comes behind it is sought.
-Result<ListResponse> ObjectRecord::list(const ListRequest& request) {
-    ListResponse response;
-    const std::string& after = request.continuation_token.empty() ? request.start_after : request.continuation_token;
-    std::string from = after < request.prefix ? request.prefix : after + '\0';
-    // One shows whether there are more.
-    const int most = std::clamp(request.max_keys + 1, kFewest, kBatch);
-    std::string last;
-    while (!from.empty()) {
-        Result<Rows> found = rows_from(from, request.prefix, most);
-        if (!found) {
-            return failure(std::move(found.error()));
-        }
-        for (Row& row : found->rows) {
-            if (row.key < from) {
-                continue;
-            }
-            std::string shown = common_prefix(row.key, request);
-            if (!shown.empty() && shown <= after) {
-                // The last page has ended with it.
-                from = behind_all(shown);
-                continue;
-            }
-            if (response.objects.size() + response.common_prefixes.size() ==
-                static_cast<std::size_t>(request.max_keys)) {
-                response.next_continuation_token = last;
-                return response;
-            }
-            last = shown.empty() ? row.key : shown;
-            if (shown.empty()) {
-                from = row.key + '\0';
-                response.objects.push_back(std::move(row.seen.info));
-            } else {
-                from = behind_all(shown);
-                response.common_prefixes.push_back(std::move(shown));
-            }
-        }
-        from = found->next.empty() ? "" : std::max(from, found->next);
-    }
-    return response;
 }
 
 }  // namespace ckptfs

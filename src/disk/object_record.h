@@ -3,7 +3,7 @@
 // of which DiskCache keeps nothing. It is what --cache-only shows.
 //
 // One database in the cache directory, for all mounts that name it, by endpoint and bucket. Each row says of itself
-// whether it is damaged; one that is, is not there.
+// whether it is damaged: of one that is, only the name is shown.
 //
 // Threads: used by one at a time; all functions wait for the disk. Other processes may use it at the same time.
 #pragma once
@@ -11,9 +11,11 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "ckptfs/clock.h"
@@ -40,10 +42,16 @@ public:
     // Of all buckets.
     static std::string path_in(const std::string& directory) { return directory + "/objects.sqlite"; }
 
-    // It begins anew; who has it open goes on with what is no longer there.
+    // All that was recorded, of all buckets: it begins anew.
     static Status remove(const std::string& directory);
-    // `store`: endpoint and bucket. One that is damaged, or was made by another version of ckptfs, begins anew.
+    // To record. `store`: endpoint and bucket. One that is damaged begins anew.
     static Result<std::unique_ptr<ObjectRecord>> open(const std::string& directory, const std::string& store);
+    // Only to look at it, and as it is.
+    static Result<std::unique_ptr<ObjectRecord>> open_to_read(const std::string& directory, const std::string& store);
+    // It is still what path_in() leads to: it may have begun anew.
+    [[nodiscard]] bool is_current() const;
+    // What is wrong with it as a whole; empty where nothing is. Reads all of it.
+    [[nodiscard]] Result<std::string> find_damage() const;
 
     // All of it is there afterwards, or nothing.
     Status begin() { return database_.run("BEGIN IMMEDIATE"); }
@@ -53,10 +61,12 @@ public:
     // Bytes, and a description, that are known of the same version already stay.
     Status there(const SeenObject& seen, WallTime now);
     Status gone(const std::string& key);
-    // `source` as it was recorded is what the copy is but for its ETag, time, and what `description` says.
+    // What was recorded of its source is what the copy is, but for its ETag, time, and what `description` says.
     Status copied(const CopyRequest& copy, const PutResponse& written, WallTime now);
-    // A page is what there is between its first and its last name.
-    Status listed(const ListRequest& request, const ListResponse& page, WallTime now);
+    // A page is what there is between its first and its last name, but for what is known better: names to be left
+    // alone.
+    Status listed(const ListRequest& request, const ListResponse& page, const std::set<std::string>& left_alone,
+                  WallTime now);
     // Of the bucket.
     Status forget_all();
     // What was seen longest ago goes until the rest takes `limit` bytes at most.
@@ -85,18 +95,31 @@ private:
     };
     struct Row {
         std::string key;
+        // Of one that is damaged: its key, and what is no more than likely. It is not described.
         SeenObject seen;
-        bool has_body = false;
+        bool is_damaged = false;
+        std::optional<std::int64_t> body_hash;
         // In hours.
         std::int64_t seen_at = 0;
     };
 
-    ObjectRecord(sqlite::Database database, Statements statements, std::string store)
-        : database_(std::move(database)), statements_(std::move(statements)), store_(std::move(store)) {}
+    ObjectRecord(sqlite::Database database, Statements statements, std::string path, std::string store)
+        : database_(std::move(database)),
+          statements_(std::move(statements)),
+          path_(std::move(path)),
+          store_(std::move(store)),
+          file_(file_at(path_)) {}
 
-    static Result<std::unique_ptr<ObjectRecord>> open_now(const std::string& path, const std::string& store);
+    // Which file the path leads to.
+    using FileId = std::pair<std::uint64_t, std::uint64_t>;
+    static FileId file_at(const std::string& path);
+    static Result<std::unique_ptr<ObjectRecord>> open_now(const std::string& path, const std::string& store,
+                                                          sqlite::Database::Access access);
     static Result<Statements> prepare(const sqlite::Database& database);
     [[nodiscard]] std::string name(std::string_view key) const { return store_ + '\n' + std::string(key); }
+    // Null where the name is damaged.
+    [[nodiscard]] std::optional<std::string> key_of(std::string_view name) const;
+    static std::int64_t hours(WallTime time);
     [[nodiscard]] Result<std::optional<Row>> row(const std::string& key);
     struct Rows {
         std::vector<Row> rows;
@@ -123,19 +146,24 @@ private:
     };
     // Those below the prefix, from a key on: some of them.
     [[nodiscard]] Result<Rows> rows_from(const std::string& key, const std::string& prefix, int most);
-    [[nodiscard]] std::optional<Row> row_of(const sqlite::Statement& found) const;
+    [[nodiscard]] Result<Row> row_of(const sqlite::Statement& found) const;
+    [[nodiscard]] Failure damaged_name() const;
     // Of the range of keys that the page covers.
     [[nodiscard]] Result<std::vector<NamedVersion>> recorded_of(const ListRequest& request, const ListResponse& page);
-    Status list_now(const ListRequest& request, const ListResponse& page, WallTime now);
+    Status list_now(const ListRequest& request, const ListResponse& page, const std::set<std::string>& left_alone,
+                    WallTime now);
     Status touch(const std::string& key, std::int64_t seen, WallTime now);
     // Another number once names or versions have changed, by whatever process.
     [[nodiscard]] Result<std::int64_t> changes();
+    [[nodiscard]] std::int64_t hash_of_body(const SeenObject& seen) const;
     Status put(const SeenObject& seen, WallTime now);
     Status remove_below(const std::string& prefix);
 
     sqlite::Database database_;
     Statements statements_;
+    const std::string path_;
     const std::string store_;
+    const FileId file_;
     // By this process.
     std::int64_t changes_ = 0;
     std::int64_t data_version_ = 0;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "disk/object_recorder.h"
 
+#include <cerrno>
 #include <deque>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -30,28 +32,35 @@ class ObjectRecorder::State {
 public:
     explicit State(Config config) : config_(std::move(config)) {}
 
-    // Whether it is the first that waits.
-    bool add(Event event) EXCLUDES(mutex_) {
+    // What has to be written: now, where much waits; soon, where this is the first of it.
+    enum class Due : std::uint8_t { kNothing, kSoon, kNow };
+
+    Due add(Event event, By by) EXCLUDES(mutex_) {
         const MutexLock lock(mutex_);
         std::size_t count = 1;
+        std::size_t bytes = 0;
         if (auto* const seen = std::get_if<SeenObject>(&event); seen != nullptr && seen->body) {
             if (bytes_ + seen->body->size() > kMostBytesWaiting) {
                 seen->body.reset();
             } else {
-                bytes_ += seen->body->size();
+                bytes = seen->body->size();
             }
         } else if (const auto* const listed = std::get_if<Listed>(&event)) {
             count += listed->page.objects.size();
         }
         if (count_ + count > kMostWaiting) {
-            waiting_.clear();
-            bytes_ = count_ = 0;
-            has_lost_some_ = true;
-            return false;
+            if (by == By::kChange) {
+                clear();
+                has_lost_some_ = true;
+            }
+            return Due::kNothing;
         }
+        const bool fills_it = bytes_ < kMostBytesWaiting / 2 && bytes_ + bytes >= kMostBytesWaiting / 2;
+        bytes_ += bytes;
         count_ += count;
         waiting_.push_back(std::move(event));
-        return waiting_.size() == 1;
+        const bool was_due = std::exchange(is_due_, true);
+        return fills_it ? Due::kNow : was_due ? Due::kNothing : Due::kSoon;
     }
 
     // One thread at a time.
@@ -61,17 +70,18 @@ public:
         {
             const MutexLock lock(mutex_);
             events.swap(waiting_);
-            bytes_ = count_ = 0;
+            clear();
+            is_due_ = false;
             has_lost_some = std::exchange(has_lost_some_, false);
         }
-        if (events.empty() && !has_lost_some) {
-            return;
-        }
-        if (steady < left_alone_until_) {
-            lose_some();
+        if ((events.empty() && !has_lost_some) || steady < left_alone_until_) {
             return;
         }
         Status written = write_now(events, has_lost_some, now);
+        if (!written && written.error().errno_value == EBUSY) {
+            put_back(std::move(events), has_lost_some);
+            return;
+        }
         if (!written && written.error().damaged) {
             log_warning(format("begun anew: {}", written.error().message));
             record_.reset();
@@ -84,23 +94,41 @@ public:
     }
 
 private:
-    void lose_some() EXCLUDES(mutex_) {
-        const MutexLock lock(mutex_);
-        has_lost_some_ = true;
+    void clear() REQUIRES(mutex_) {
+        waiting_.clear();
+        bytes_ = count_ = 0;
     }
 
+    // Another process writes to it. What came meanwhile comes behind, and the next of it has all written.
+    void put_back(std::deque<Event> events, bool has_lost_some) EXCLUDES(mutex_) {
+        const MutexLock lock(mutex_);
+        has_lost_some_ = has_lost_some_ || has_lost_some;
+        if (events.size() + count_ > kMostWaiting) {
+            clear();
+            has_lost_some_ = true;
+            return;
+        }
+        count_ += events.size();
+        waiting_.insert(waiting_.begin(), std::make_move_iterator(events.begin()),
+                        std::make_move_iterator(events.end()));
+    }
+
+    // What is recorded would be older than what it stands for, and a part of it newer. To remove it needs no room.
     void failed(const Error& error, SteadyTime steady) {
-        lose_some();
         record_.reset();
         left_alone_until_ = steady + kLeftAlone;
+        const Status removed = ObjectRecord::remove(config_.directory);
         if (std::exchange(failure_, error.message) != error.message) {
             log_warning(
-                format("{}; what is seen of the bucket is not recorded for --cache-only for a while", error.message));
+                format("{}; what was seen of the bucket is forgotten for --cache-only, and not recorded for a "
+                       "while{}",
+                       error.message, removed ? "" : "; " + removed.error().message));
         }
     }
 
     Status write_now(const std::deque<Event>& events, bool forgets, WallTime now) {
-        if (record_ == nullptr) {
+        if (record_ == nullptr || !record_->is_current()) {
+            record_.reset();
             Result<std::unique_ptr<ObjectRecord>> opened = ObjectRecord::open(config_.directory, config_.store);
             if (!opened) {
                 return failure(std::move(opened.error()));
@@ -118,6 +146,8 @@ private:
         written = written ? record_->commit() : written;
         if (!written) {
             record_->give_up();
+            // It may go by what was undone.
+            record_.reset();
         }
         return written;
     }
@@ -126,7 +156,9 @@ private:
         return std::visit(Cases{[&](const SeenObject& seen) { return record_->there(seen, now); },
                                 [&](const Gone& gone) { return record_->gone(gone.key); },
                                 [&](const Copied& copied) { return record_->copied(copied.copy, copied.written, now); },
-                                [&](const Listed& listed) { return record_->listed(listed.request, listed.page, now); },
+                                [&](const Listed& listed) {
+                                    return record_->listed(listed.request, listed.page, listed.left_alone, now);
+                                },
                                 [&](const Dropped& dropped) { return record_->forget_body(dropped.key); }},
                           event);
     }
@@ -142,6 +174,7 @@ private:
     std::size_t count_ GUARDED_BY(mutex_) = 0;
     std::size_t bytes_ GUARDED_BY(mutex_) = 0;
     bool has_lost_some_ GUARDED_BY(mutex_) = false;
+    bool is_due_ GUARDED_BY(mutex_) = false;
 };
 
 ObjectRecorder::ObjectRecorder(Config config, const Clock& clock, Timer& timer)
@@ -151,43 +184,49 @@ ObjectRecorder::~ObjectRecorder() {
     static_cast<void>(stop(Milliseconds(0)));
 }
 
-void ObjectRecorder::there(SeenObject seen) {
+void ObjectRecorder::there(SeenObject seen, By by) {
     if (seen.body && seen.body->size() > kLargestRecorded) {
         seen.body.reset();
     }
-    add(std::move(seen));
+    add(std::move(seen), by);
 }
 
-void ObjectRecorder::gone(std::string key) {
-    add(Gone{std::move(key)});
+void ObjectRecorder::gone(std::string key, By by) {
+    add(Gone{std::move(key)}, by);
 }
 
 void ObjectRecorder::copied(CopyRequest copy, PutResponse written) {
     copy.may_send = nullptr;
-    add(Copied{std::move(copy), std::move(written)});
+    add(Copied{std::move(copy), std::move(written)}, By::kChange);
 }
 
-void ObjectRecorder::listed(ListRequest request, ListResponse page) {
-    add(Listed{std::move(request), std::move(page)});
+void ObjectRecorder::listed(ListRequest request, ListResponse page, std::set<std::string> left_alone) {
+    add(Listed{std::move(request), std::move(page), std::move(left_alone)}, By::kAnswer);
 }
 
 void ObjectRecorder::drop(std::string key) {
-    add(Dropped{std::move(key)});
+    add(Dropped{std::move(key)}, By::kChange);
 }
 
-void ObjectRecorder::add(Event event) {
-    if (state_->add(std::move(event))) {
-        timers_.after(kWritesAfter, [this] { write_soon(); });
+void ObjectRecorder::add(Event event, By by) {
+    switch (state_->add(std::move(event), by)) {
+        case State::Due::kNothing:
+            return;
+        case State::Due::kSoon:
+            timers_.after(kWritesAfter, [this] { write_now(); });
+            return;
+        case State::Due::kNow:
+            write_now();
     }
 }
 
-void ObjectRecorder::write_soon() {
+void ObjectRecorder::write_now() {
     writes_.post([state = state_, now = clock_.wall_now(), steady = clock_.now()] { state->write(now, steady); });
 }
 
 bool ObjectRecorder::stop(Milliseconds patience) {
     timers_.stop();
-    write_soon();
+    write_now();
     return writes_.stop(patience);
 }
 

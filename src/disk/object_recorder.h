@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Records what requests show of the bucket (ObjectRecord), in the background.
 //
-// What waits is bounded. Where the disk does not keep up, bytes are left out first; where it fails, nothing is recorded
-// for a while, and what was recorded of this bucket before goes as soon as it can: it would be older than what it
-// stands for.
+// What waits is bounded. Where the disk does not keep up, bytes are left out first, and then answers; where changes
+// would be, what was recorded of this bucket before goes, because it would be older than what it stands for. Where the
+// disk fails, all that was recorded goes, and nothing is recorded for a while. A database that others use is waited
+// for.
 //
 // Ownership: `timer` and `clock` outlive it.
 // Threads: all functions may be called from any thread, and return at once; only stop() waits.
@@ -11,6 +12,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <variant>
 
@@ -42,11 +44,14 @@ public:
     ObjectRecorder(const ObjectRecorder&) = delete;
     ObjectRecorder& operator=(const ObjectRecorder&) = delete;
 
-    void there(SeenObject seen);
-    void gone(std::string key);
+    // By an answer, or by a change of this mount's: only those must not be lost.
+    enum class By : std::uint8_t { kAnswer, kChange };
+    void there(SeenObject seen, By by);
+    void gone(std::string key, By by);
     // `description` and what it is of is all that counts.
     void copied(CopyRequest copy, PutResponse written);
-    void listed(ListRequest request, ListResponse page);
+    // `left_alone`: names of which something newer is known.
+    void listed(ListRequest request, ListResponse page, std::set<std::string> left_alone);
     // Its bytes.
     void drop(std::string key);
 
@@ -65,6 +70,7 @@ private:
     struct Listed {
         ListRequest request;
         ListResponse page;
+        std::set<std::string> left_alone;
     };
     struct Dropped {
         std::string key;
@@ -73,8 +79,8 @@ private:
     // What the writing thread has, also after the end of this where the disk hangs.
     class State;
 
-    void add(Event event);
-    void write_soon();
+    void add(Event event, By by);
+    void write_now();
 
     const Clock& clock_;
     const std::shared_ptr<State> state_;

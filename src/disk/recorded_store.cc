@@ -77,26 +77,38 @@ Result<std::unique_ptr<RecordedStore>> RecordedStore::open(const std::string& di
         return failure(ENOENT,
                        format("--cache-only: nothing was read or written with --cache-dir {} yet", escaped(directory)));
     }
-    Result<std::unique_ptr<ObjectRecord>> record = ObjectRecord::open(directory, store);
+    Result<std::unique_ptr<ObjectRecord>> record = ObjectRecord::open_to_read(directory, store);
     if (!record) {
         return failure(std::move(record.error()));
+    }
+    const Result<std::string> damage = (*record)->find_damage();
+    if (!damage || !damage->empty()) {
+        log_warning(format("--cache-only: {} is damaged, and names may be missing: {}",
+                           escaped(ObjectRecord::path_in(directory)),
+                           escaped(damage ? *damage : damage.error().message)));
     }
     return std::unique_ptr<RecordedStore>(new RecordedStore(std::move(*record), timer));
 }
 
 RecordedStore::RecordedStore(std::unique_ptr<ObjectRecord> record, Timer& timer)
-    : record_(std::move(record)), reads_(1, timer) {}
+    : record_(std::make_shared<Record>(std::move(record))), reads_(1, timer) {}
 
 bool RecordedStore::stop() {
+    is_stopped_ = true;
     return reads_.stop(reads_.hangs() ? Milliseconds(0) : kAnswersWithin);
 }
 
 template <class T>
 void RecordedStore::ask(std::function<Result<T>(ObjectRecord&)> question, StoreDone<T> done) {
+    if (is_stopped_) {
+        done(failure(ECANCELED, "the mount ends"));
+        return;
+    }
     reads_.within(
         kAnswersWithin,
         [record = record_, question = std::move(question), done]() -> DiskThreads::Deliver {
-            return [answer = question(*record), done] { done(answer); };
+            const MutexLock lock(record->mutex);
+            return [answer = question(*record->record), done] { done(answer); };
         },
         [done] { done(failure(EIO, "--cache-dir: the disk does not answer")); });
 }

@@ -6,11 +6,14 @@
 // Ownership: `timer` outlives it. Threads: as ObjectStore.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "ckptfs/clock.h"
 #include "ckptfs/object_store.h"
 #include "disk/disk_threads.h"
@@ -20,7 +23,8 @@ namespace ckptfs {
 
 class RecordedStore final : public ObjectStore {
 public:
-    // Waits for the disk. ENOENT where nothing was ever recorded there. `store`: endpoint and bucket.
+    // Waits for the disk, and reads all of what is recorded. ENOENT where nothing ever was. `store`: endpoint and
+    // bucket.
     static Result<std::unique_ptr<RecordedStore>> open(const std::string& directory, const std::string& store,
                                                        Timer& timer);
     ~RecordedStore() override { static_cast<void>(stop()); }
@@ -44,7 +48,7 @@ public:
     void list_uploads(std::string prefix, StoreDone<std::vector<OpenUpload>> done) override;
     void list_parts(UploadId upload, StoreDone<std::vector<UploadedPart>> done) override;
 
-    // False where the disk hangs. What is asked afterwards fails.
+    // False where the disk hangs: then what is asked for is kept until it comes back. What is asked afterwards fails.
     bool stop();
 
 private:
@@ -53,8 +57,15 @@ private:
     template <class T>
     void ask(std::function<Result<T>(ObjectRecord&)> question, StoreDone<T> done);
 
-    // Used by the one thread.
-    const std::shared_ptr<ObjectRecord> record_;
+    // Used by one thread, but for what is asked as it stops.
+    struct Record {
+        explicit Record(std::unique_ptr<ObjectRecord> opened) : record(std::move(opened)) {}
+
+        Mutex mutex;
+        const std::unique_ptr<ObjectRecord> record GUARDED_BY(mutex);
+    };
+    const std::shared_ptr<Record> record_;
+    std::atomic<bool> is_stopped_{false};
     DiskThreads reads_;
 };
 

@@ -6,6 +6,8 @@
 #include <memory>
 #include <unordered_set>
 
+#include "base/text.h"
+
 namespace ckptfs {
 namespace {
 
@@ -35,30 +37,65 @@ std::shared_ptr<std::string> keep_bytes(GetRequest& request) {
 }  // namespace
 
 void RecentChanges::note(const std::string& key) {
-    const MutexLock lock(mutex_);
-    ++last_;
-    if (changed_.size() >= kMost && !changed_.contains(key)) {
-        changed_.clear();
-        forgotten_until_ = last_;
+    changed_[key] = ++last_;
+    order_.emplace_back(last_, key);
+    while (order_.size() > kMost) {
+        const auto& [number, oldest] = order_.front();
+        forgotten_until_ = number;
+        if (const auto found = changed_.find(oldest); found->second == number) {
+            changed_.erase(found);
+        }
+        order_.pop_front();
     }
-    changed_[key] = last_;
 }
 
 bool RecentChanges::has_changed(const std::string& key, std::uint64_t since) const {
-    const MutexLock lock(mutex_);
     const auto found = changed_.find(key);
     return since < forgotten_until_ || (found != changed_.end() && found->second > since);
 }
 
+std::optional<std::set<std::string>> RecentChanges::changed_since(std::uint64_t since) const {
+    if (since < forgotten_until_) {
+        return std::nullopt;
+    }
+    std::set<std::string> changed;
+    for (auto each = order_.rbegin(); each != order_.rend() && each->first > since; ++each) {
+        changed.insert(each->second);
+    }
+    return changed;
+}
+
+std::uint64_t RecordingStore::begin_answer() {
+    const MutexLock lock(mutex_);
+    return changes_.now();
+}
+
+void RecordingStore::begin_change(const std::string& key) {
+    const MutexLock lock(mutex_);
+    changes_.note(key);
+}
+
+void RecordingStore::change_ended(const std::string& key, const std::function<void()>& made) {
+    const MutexLock lock(mutex_);
+    changes_.note(key);
+    if (made != nullptr) {
+        made();
+    }
+}
+
 void RecordingStore::record(ObjectInfo object, std::optional<std::string> body, std::uint64_t since) {
+    const MutexLock lock(mutex_);
     if (!changes_.has_changed(object.key, since)) {
-        recorder_.there({std::move(object), true, std::move(body)});
+        changes_.note(object.key);
+        recorder_.there({std::move(object), true, std::move(body)}, ObjectRecorder::By::kAnswer);
     }
 }
 
 void RecordingStore::record_missing(const std::string& key, const Error& why, std::uint64_t since) {
+    const MutexLock lock(mutex_);
     if (why.errno_value == ENOENT && !changes_.has_changed(key, since)) {
-        recorder_.gone(key);
+        changes_.note(key);
+        recorder_.gone(key, ObjectRecorder::By::kAnswer);
     }
 }
 
@@ -67,7 +104,7 @@ void RecordingStore::head(std::string key, StoreDone<ObjectInfo> done) {
         behind().head(std::move(key), std::move(done));
         return;
     }
-    behind().head(key, [this, key, since = changes_.now(), done = std::move(done)](Result<ObjectInfo> object) {
+    behind().head(key, [this, key, since = begin_answer(), done = std::move(done)](Result<ObjectInfo> object) {
         if (object) {
             ObjectInfo seen = *object;
             seen.key = key;
@@ -87,7 +124,7 @@ void RecordingStore::get(GetRequest request, StoreDone<GetResponse> done) {
     const std::string key = request.key;
     const std::shared_ptr<std::string> bytes = keep_bytes(request);
     behind().get(std::move(request),
-                 [this, key, bytes, since = changes_.now(), done = std::move(done)](Result<GetResponse> got) {
+                 [this, key, bytes, since = begin_answer(), done = std::move(done)](Result<GetResponse> got) {
                      if (got) {
                          ObjectInfo seen = got->object;
                          seen.key = key;
@@ -115,15 +152,16 @@ void RecordingStore::put(PutRequest request, StoreDone<PutResponse> done) {
         // Its memory is the pool's.
         made.body = request.body.to_string();
     }
-    changes_.note(request.key);
+    begin_change(request.key);
     behind().put(std::move(request),
                  [this, made = std::move(made), done = std::move(done)](Result<PutResponse> written) mutable {
-                     changes_.note(made.info.key);
-                     if (written) {
-                         made.info.etag = written->etag;
-                         made.info.last_modified = written->last_modified;
-                         recorder_.there(std::move(made));
-                     }
+                     const std::string key = made.info.key;
+                     change_ended(
+                         key, !written ? std::function<void()>() : [&] {
+                             made.info.etag = written->etag;
+                             made.info.last_modified = written->last_modified;
+                             recorder_.there(std::move(made), ObjectRecorder::By::kChange);
+                         });
                      done(std::move(written));
                  });
 }
@@ -135,15 +173,14 @@ void RecordingStore::copy(CopyRequest request, StoreDone<PutResponse> done) {
     }
     CopyRequest copied = request;
     copied.may_send = nullptr;
-    changes_.note(request.key);
-    behind().copy(std::move(request),
-                  [this, copied = std::move(copied), done = std::move(done)](Result<PutResponse> written) mutable {
-                      changes_.note(copied.key);
-                      if (written) {
-                          recorder_.copied(std::move(copied), *written);
-                      }
-                      done(std::move(written));
-                  });
+    begin_change(request.key);
+    behind().copy(std::move(request), [this, copied = std::move(copied),
+                                       done = std::move(done)](Result<PutResponse> written) mutable {
+        const std::string key = copied.key;
+        change_ended(
+            key, !written ? std::function<void()>() : [&] { recorder_.copied(std::move(copied), *written); });
+        done(std::move(written));
+    });
 }
 
 void RecordingStore::list(ListRequest request, StoreDone<ListResponse> done) {
@@ -152,7 +189,7 @@ void RecordingStore::list(ListRequest request, StoreDone<ListResponse> done) {
         return;
     }
     ListRequest asked = request;
-    behind().list(std::move(request), [this, asked = std::move(asked), since = changes_.now(),
+    behind().list(std::move(request), [this, asked = std::move(asked), since = begin_answer(),
                                        done = std::move(done)](Result<ListResponse> page) {
         if (page) {
             record_page(asked, *page, since);
@@ -161,24 +198,35 @@ void RecordingStore::list(ListRequest request, StoreDone<ListResponse> done) {
     });
 }
 
-// Where anything was changed meanwhile it cannot be told what a name that is not on the page stands for.
 void RecordingStore::record_page(ListRequest request, ListResponse page, std::uint64_t since) {
-    {
-        const MutexLock lock(mutex_);
-        if (const auto end = page_ends_.find(request.continuation_token); end != page_ends_.end()) {
-            request.start_after = end->second;
-            request.continuation_token.clear();
-        }
-        if (page_ends_.size() >= kMostPages) {
-            page_ends_.clear();
-        }
-        if (!page.next_continuation_token.empty()) {
-            page_ends_[page.next_continuation_token] = last_name(page);
-        }
-    }
+    const MutexLock lock(mutex_);
+    find_begin(request, page);
     std::erase_if(page.objects, [this](const ObjectInfo& object) { return is_hidden(object.key); });
-    if (changes_.now() == since) {
-        recorder_.listed(std::move(request), std::move(page));
+    if (std::optional<std::set<std::string>> newer = changes_.changed_since(since)) {
+        recorder_.listed(std::move(request), std::move(page), std::move(*newer));
+    }
+}
+
+// A token says nothing of where the page before has ended.
+void RecordingStore::find_begin(ListRequest& request, const ListResponse& page) {
+    const auto name_of = [&request](const std::string& token) {
+        return format("{}\n{}\n{}", request.delimiter, token, request.prefix);
+    };
+    const std::string asked = name_of(request.continuation_token);
+    if (auto end = page_ends_.extract(asked); !request.continuation_token.empty() && !end.empty()) {
+        request.start_after = std::move(end.mapped());
+        request.continuation_token.clear();
+    }
+    if (page.next_continuation_token.empty()) {
+        return;
+    }
+    if (page_ends_.size() >= kMostPages) {
+        page_ends_.clear();
+    }
+    const std::string last = last_name(page);
+    // Of an empty page it is known only together with that of the page before.
+    if (request.continuation_token.empty() || !last.empty()) {
+        page_ends_[name_of(page.next_continuation_token)] = std::max(last, request.start_after);
     }
 }
 
@@ -188,12 +236,10 @@ void RecordingStore::remove(RemoveRequest request, StoreDone<void> done) {
         return;
     }
     const std::string key = request.key;
-    changes_.note(key);
+    begin_change(key);
     behind().remove(std::move(request), [this, key, done = std::move(done)](Status removed) {
-        changes_.note(key);
-        if (removed) {
-            recorder_.gone(key);
-        }
+        change_ended(
+            key, !removed ? std::function<void()>() : [&] { recorder_.gone(key, ObjectRecorder::By::kChange); });
         done(std::move(removed));
     });
 }
@@ -203,7 +249,7 @@ void RecordingStore::remove_many(std::vector<RemoveRequest> requests, StoreDone<
     for (const RemoveRequest& request : requests) {
         if (!is_hidden(request.key)) {
             keys.push_back(request.key);
-            changes_.note(request.key);
+            begin_change(request.key);
         }
     }
     behind().remove_many(std::move(requests), [this, keys = std::move(keys),
@@ -213,10 +259,9 @@ void RecordingStore::remove_many(std::vector<RemoveRequest> requests, StoreDone<
             left.insert(each.key);
         }
         for (const std::string& key : keys) {
-            changes_.note(key);
-            if (failures && !left.contains(key)) {
-                recorder_.gone(key);
-            }
+            const bool is_gone = failures && !left.contains(key);
+            change_ended(
+                key, !is_gone ? std::function<void()>() : [&] { recorder_.gone(key, ObjectRecorder::By::kChange); });
         }
         done(std::move(failures));
     });
@@ -257,21 +302,25 @@ void RecordingStore::complete_upload(CompleteRequest request, StoreDone<PutRespo
         behind().complete_upload(std::move(request), std::move(done));
         return;
     }
-    changes_.note(request.upload.key);
-    behind().complete_upload(std::move(request), [this, upload = request.upload, size = request.size,
-                                                  done = std::move(done)](Result<PutResponse> written) {
-        changes_.note(upload.key);
-        std::optional<ObjectInfo> described = written ? take_upload(upload.id) : std::nullopt;
-        if (described) {
-            described->size = size;
-            described->etag = written->etag;
-            described->last_modified = written->last_modified;
-            recorder_.there({std::move(*described)});
-        } else if (written) {
-            recorder_.gone(upload.key);
-        }
-        done(std::move(written));
-    });
+    const UploadId upload = request.upload;
+    const std::uint64_t size = request.size;
+    begin_change(upload.key);
+    behind().complete_upload(std::move(request),
+                             [this, upload, size, done = std::move(done)](Result<PutResponse> written) {
+                                 std::optional<ObjectInfo> described = written ? take_upload(upload.id) : std::nullopt;
+                                 change_ended(
+                                     upload.key, !written ? std::function<void()>() : [&] {
+                                         if (!described) {
+                                             recorder_.gone(upload.key, ObjectRecorder::By::kChange);
+                                             return;
+                                         }
+                                         described->size = size;
+                                         described->etag = written->etag;
+                                         described->last_modified = written->last_modified;
+                                         recorder_.there({std::move(*described)}, ObjectRecorder::By::kChange);
+                                     });
+                                 done(std::move(written));
+                             });
 }
 
 void RecordingStore::abort_upload(UploadId upload, StoreDone<void> done) {

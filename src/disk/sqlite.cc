@@ -112,9 +112,10 @@ bool Statement::is_null(int column) const {
     return sqlite3_column_type(statement_.get(), column) == SQLITE_NULL;
 }
 
-Result<Database> Database::open(const std::string& path) {
+Result<Database> Database::open(const std::string& path, Access access) {
+    const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | (access == Access::kWrite ? O_CREAT : 0);
     // SQLite would make it for all to read, as far as the umask allows; what it makes beside it is as this one.
-    if (!FileDescriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR))) {
+    if (!FileDescriptor(::open(path.c_str(), flags, S_IRUSR | S_IWUSR))) {
         return failure(errno, format("cannot open {}: {}", escaped(path), std::strerror(errno)));
     }
     sqlite3* opened = nullptr;
@@ -124,7 +125,10 @@ Result<Database> Database::open(const std::string& path) {
         return failed(opened);
     }
     sqlite3_busy_timeout(opened, kWaitsForOthersMs);
-    Status set = database.run("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL");
+    Status set = access == Access::kRead ? Status()
+                                         : database.run(
+                                               "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; "
+                                               "PRAGMA journal_size_limit=16777216");
     return set ? Result<Database>(std::move(database)) : failure(std::move(set.error()));
 }
 
@@ -153,6 +157,22 @@ Result<std::int64_t> Database::number(const char* text) const {
         return failure(row.error());
     }
     return *row ? statement->number(0) : 0;
+}
+
+Result<std::string> Database::text(const char* text) const {
+    Result<Statement> statement = prepare(text);
+    if (!statement) {
+        return failure(std::move(statement.error()));
+    }
+    const Result<bool> row = statement->next();
+    if (!row) {
+        return failure(row.error());
+    }
+    return *row ? std::string(statement->bytes(0)) : std::string();
+}
+
+int Database::rows_changed() const {
+    return sqlite3_changes(database_.get());
 }
 
 }  // namespace ckptfs::sqlite

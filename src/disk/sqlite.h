@@ -53,14 +53,19 @@ private:
 
 class Database {
 public:
-    // Made where it is missing, for this user alone. Damage is marked as such: then there is no use in it.
-    static Result<Database> open(const std::string& path);
+    // For writing it is made where it is missing, for this user alone. Damage is marked as such.
+    enum class Access : std::uint8_t { kRead, kWrite };
+    static Result<Database> open(const std::string& path, Access access);
 
     [[nodiscard]] Result<Statement> prepare(const char* text) const;
     // Statements without parameters.
     Status run(const char* text) const;
     // Of one that answers a number.
     [[nodiscard]] Result<std::int64_t> number(const char* text) const;
+    // Of one that answers a text; empty where it answers none.
+    [[nodiscard]] Result<std::string> text(const char* text) const;
+    // By the last statement that changes any.
+    [[nodiscard]] int rows_changed() const;
 
 private:
     struct Close {

@@ -133,11 +133,12 @@ def test_it_asks_for_nothing(make, store):
     assert store.counters()["operations"] == {}
 
 
-def test_changes_are_refused(make, store):
+@pytest.mark.parametrize("options", [[], ["-o", "rw"]], ids=["as it is", "as mount(8) asks for it"])
+def test_changes_are_refused(make, store, options):
     made = make()
     save(made / "step-1")
     assert made.unmount() == 0
-    made = make("--cache-only")
+    made = make("--cache-only", *options)
     with pytest.raises(OSError, match=os.strerror(errno.EROFS)):
         (made / "step-1" / "new").write_bytes(b"")
     with pytest.raises(OSError, match=os.strerror(errno.EROFS)):
