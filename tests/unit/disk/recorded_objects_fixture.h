@@ -14,13 +14,13 @@
 #include <random>
 #include <set>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "disk/object_recorder.h"
 #include "disk/recorded_store.h"
 #include "disk/recording_store.h"
+#include "support/eventually.h"
 #include "support/fake_store.h"
 #include "support/hand_timer.h"
 #include "support/manual_clock.h"

@@ -109,6 +109,11 @@ TEST_F(RecordedObjects, WhatIsLookedAtIsLeftAsItIs) {
 TEST_F(RecordedObjects, WhatBeginsAnewIsFollowed) {
     ASSERT_TRUE(online->put(put("before", "content")));
     timer.run(ObjectRecorder::kWritesAfter);
+    ASSERT_TRUE(eventually([&] {
+        const auto record = ObjectRecord::open_to_read(directory(), kBucket);
+        const auto found = record ? (*record)->find("before") : failure(record.error());
+        return found && found->has_value();
+    }));
     // By another mount, which has found it damaged.
     ObjectRecorder other({directory(), kBucket, 1 << 30}, clock, timer);
     other.gone("nothing", ObjectRecorder::By::kChange);
@@ -125,9 +130,8 @@ TEST_F(RecordedObjects, ADatabaseThatAnotherWritesToIsWaitedFor) {
     timer.run(ObjectRecorder::kWritesAfter);
     // As long as a write waits.
     const auto begun = std::chrono::steady_clock::now();
-    while (std::chrono::steady_clock::now() < begun + std::chrono::milliseconds(2'500)) {
-        std::this_thread::yield();
-    }
+    ASSERT_TRUE(
+        eventually([&] { return std::chrono::steady_clock::now() > begun + std::chrono::milliseconds(2'500); }));
     other->give_up();
     ASSERT_TRUE(online->put(put("two", "content")));
     offline([&](SyncStore& store) { EXPECT_EQ(names(store, below("")), (std::vector<std::string>{"one", "two"})); });
