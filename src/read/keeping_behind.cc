@@ -62,6 +62,10 @@ void KeepingBehind::removed(const std::string& key) {
 }
 
 bool KeepingBehind::make_room() {
+    // The caller waits for the disk.
+    if (released_->clear()) {
+        return true;
+    }
     Bodies released;
     {
         const MutexLock lock(mutex_);
@@ -70,14 +74,14 @@ bool KeepingBehind::make_room() {
         }
         leave_out(versions_.begin()->first, released);
     }
-    // The caller waits for the disk.
-    released.clear();
-    return true;
+    released_->add(std::move(released));
+    return released_->clear();
 }
 
 void KeepingBehind::release(Bodies bodies) const {
     if (!bodies.empty()) {
-        files_.when_written([bodies = std::move(bodies)]() mutable { bodies.clear(); });
+        released_->add(std::move(bodies));
+        files_.when_written([released = released_] { static_cast<void>(released->clear()); });
     }
 }
 

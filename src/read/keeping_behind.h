@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <set>
@@ -105,6 +106,29 @@ private:
 
     // With a body its file goes. Only a thread of the disk may wait for that.
     using Bodies = std::vector<std::shared_ptr<const void>>;
+    // Those that wait for one, or for a save that needs their room.
+    class Released {
+    public:
+        void add(Bodies bodies) EXCLUDES(mutex_) {
+            const MutexLock lock(mutex_);
+            std::move(bodies.begin(), bodies.end(), std::back_inserter(waiting_));
+        }
+        // False where there are none. Waits for the disk, also for those that another thread is removing.
+        bool clear() EXCLUDES(mutex_, removing_) {
+            const MutexLock one_at_a_time(removing_);
+            Bodies bodies;
+            {
+                const MutexLock lock(mutex_);
+                bodies.swap(waiting_);
+            }
+            return !bodies.empty();
+        }
+
+    private:
+        Mutex removing_;
+        Mutex mutex_;
+        Bodies waiting_ GUARDED_BY(mutex_);
+    };
     void release(Bodies bodies) const;
     void is_under(const std::string& key, std::uint64_t number, Bodies& released) REQUIRES(mutex_);
     void not_under(const std::string& key, Bodies& released) REQUIRES(mutex_);
@@ -124,6 +148,7 @@ private:
 
     const Environment environment_;
     FileCache& files_;
+    const std::shared_ptr<Released> released_ = std::make_shared<Released>();
     mutable Mutex mutex_;
     // In the order of acknowledgement.
     std::map<std::uint64_t, Version> versions_ GUARDED_BY(mutex_);

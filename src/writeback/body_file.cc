@@ -89,10 +89,11 @@ Result<BodyPiece> BodyFile::write(const Payload& bytes, const std::function<bool
     piece.file = number_;
     piece.offset = end_.fetch_add(bytes.size());
     piece.checksums = checksums_of(bytes);
-    int error = write_all(file_.get(), bytes, piece.offset);
-    while (error != 0 && is_lack_of_room(error) && make_room && make_room()) {
+    int error = 0;
+    retry_with_room(make_room, [&] {
         error = write_all(file_.get(), bytes, piece.offset);
-    }
+        return !is_lack_of_room(error);
+    });
     if (error != 0) {
         failed_ = error;
         return failed(error, "write");

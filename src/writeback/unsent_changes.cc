@@ -178,10 +178,11 @@ Result<std::shared_ptr<BodyFile>> UnsentChanges::new_file() {
         const MutexLock lock(mutex_);
         number = ++last_file_;
     }
-    Result<std::shared_ptr<BodyFile>> file = BodyFile::create(environment_.directory, number);
-    while (!file && is_lack_of_room(file.error().errno_value) && environment_.make_room && environment_.make_room()) {
+    Result<std::shared_ptr<BodyFile>> file;
+    retry_with_room(environment_.make_room, [&] {
         file = BodyFile::create(environment_.directory, number);
-    }
+        return file || !is_lack_of_room(file.error().errno_value);
+    });
     return file;
 }
 

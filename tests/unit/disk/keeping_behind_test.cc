@@ -284,6 +284,19 @@ TEST_F(KeepingBehindTest, AFullDiskIsGivenTheRoomOfTheOldestAtOnce) {
     EXPECT_FALSE(keeping->make_room());
 }
 
+TEST_F(KeepingBehindTest, AFullDiskIsGivenTheRoomOfWhatWaitsToBeRemoved) {
+    std::promise<void> disk;
+    files->when_written([&] { disk.get_future().wait(); });
+    const ObjectInfo object = put("1");
+    const auto body = acknowledged(object);
+    keeping->removed(object.key);
+    EXPECT_FALSE(body.expired());
+    EXPECT_TRUE(keeping->make_room());
+    EXPECT_TRUE(body.expired());
+    EXPECT_FALSE(keeping->make_room());
+    disk.set_value();
+}
+
 // It removes a file, which takes as long as the disk does.
 TEST_F(KeepingBehindTest, NobodyWaitsForABodyThatGoes) {
     std::promise<std::thread::id> gone;

@@ -12,6 +12,7 @@
 #include "ckptfs/format.h"
 #include "support/eventually.h"
 #include "unit/writeback/writeback_fixture.h"
+#include "writeback/body_file.h"
 
 namespace ckptfs::testing {
 namespace {
@@ -108,6 +109,25 @@ TEST_F(BodiesOnDiskTest, OfTwoWithTheSameNameEitherMayGoFirst) {
     made->wait_until_sent();
     ASSERT_TRUE(eventually([&] { return second.expired(); }));
     EXPECT_EQ(content(bodies, "job/a", etag), kLarge);
+}
+
+// Another thread may have removed what there was between the two.
+TEST(RetryWithRoom, TriesOnceMoreAfterNothingWasFound) {
+    int tries = 0;
+    int rooms = 2;
+    retry_with_room([&] { return rooms-- > 0; },
+                    [&] {
+                        ++tries;
+                        return false;
+                    });
+    EXPECT_EQ(tries, 4);
+    retry_with_room(nullptr, [&] {
+        ++tries;
+        return false;
+    });
+    EXPECT_EQ(tries, 5);
+    retry_with_room([] { return true; }, [&] { return ++tries == 7; });
+    EXPECT_EQ(tries, 7);
 }
 
 }  // namespace
