@@ -142,28 +142,28 @@ void RecordingStore::put(PutRequest request, StoreDone<PutResponse> done) {
         behind().put(std::move(request), std::move(done));
         return;
     }
-    SeenObject made;
-    made.info.key = request.key;
-    made.info.size = request.body.size();
-    made.info.metadata = request.metadata;
-    made.info.content_type = request.content_type;
-    made.info.content_encoding = request.content_encoding;
-    if (made.info.size <= kLargestRecorded) {
+    // Shared: the callback may be copied on its way, and that has no use for the bytes.
+    const auto made = std::make_shared<SeenObject>();
+    made->info.key = request.key;
+    made->info.size = request.body.size();
+    made->info.metadata = request.metadata;
+    made->info.content_type = request.content_type;
+    made->info.content_encoding = request.content_encoding;
+    if (made->info.size <= kLargestRecorded) {
         // Its memory is the pool's.
-        made.body = request.body.to_string();
+        made->body = request.body.to_string();
     }
     begin_change(request.key);
-    behind().put(std::move(request),
-                 [this, made = std::move(made), done = std::move(done)](Result<PutResponse> written) mutable {
-                     const std::string key = made.info.key;
-                     change_ended(
-                         key, !written ? std::function<void()>() : [&] {
-                             made.info.etag = written->etag;
-                             made.info.last_modified = written->last_modified;
-                             recorder_.there(std::move(made), ObjectRecorder::By::kChange);
-                         });
-                     done(std::move(written));
-                 });
+    behind().put(std::move(request), [this, made, done = std::move(done)](Result<PutResponse> written) {
+        const std::string key = made->info.key;
+        change_ended(
+            key, !written ? std::function<void()>() : [&] {
+                made->info.etag = written->etag;
+                made->info.last_modified = written->last_modified;
+                recorder_.there(std::move(*made), ObjectRecorder::By::kChange);
+            });
+        done(std::move(written));
+    });
 }
 
 void RecordingStore::copy(CopyRequest request, StoreDone<PutResponse> done) {
