@@ -438,10 +438,10 @@ std::function<void()> Renames::note_moved_writer(const NodeTable::Lock& lock, co
         }
         Error why;
         why.message = format("{}: {}; write the file anew", escaped(old_key), what);
+        log_warning(why.message);
         if (is_saved) {
             writer->when_failed(nullptr);
         } else {
-            log_warning(why.message);
             version->stayed_behind = true;
         }
         writer->abort(std::move(why), [](const Status&) {});
