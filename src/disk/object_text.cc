@@ -10,19 +10,22 @@ namespace ckptfs {
 
 std::string text_of_object(const SeenObject& seen) {
     const ObjectInfo& info = seen.info;
-    return json_line({{"size", info.size},
-                      {"etag", info.etag},
-                      {"modified", info.last_modified.time_since_epoch().count()},
-                      {"described", seen.is_described},
-                      {"metadata", info.metadata},
-                      {"type", info.content_type},
-                      {"encoding", info.content_encoding},
-                      {"class", info.storage_class},
-                      {"headers", info.other_headers}});
+    const Json json = {{"size", info.size},
+                       {"etag", info.etag},
+                       {"modified", info.last_modified.time_since_epoch().count()},
+                       {"described", seen.is_described},
+                       {"metadata", info.metadata},
+                       {"type", info.content_type},
+                       {"encoding", info.content_encoding},
+                       {"class", info.storage_class},
+                       {"headers", info.other_headers}};
+    std::string text;
+    Json::to_cbor(json, text);
+    return text;
 }
 
 std::optional<SeenObject> object_of_text(std::string_view text) {
-    const Json json = Json::parse(text, nullptr, false);
+    const Json json = Json::from_cbor(text, true, false);
     if (!json.is_object()) {
         return std::nullopt;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What describes an object, as text: without its key, and without its bytes. Pure.
+// What describes an object, encoded (CBOR, RFC 8949): without its key, and without its bytes. Pure.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace ckptfs {
 
-// Bytes of headers that are not UTF-8 become U+FFFD.
+// Headers need not be UTF-8.
 [[nodiscard]] std::string text_of_object(const SeenObject& seen);
 // Null where it is none.
 [[nodiscard]] std::optional<SeenObject> object_of_text(std::string_view text);

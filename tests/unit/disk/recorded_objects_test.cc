@@ -6,9 +6,10 @@ namespace ckptfs {
 namespace {
 
 TEST_F(RecordedObjects, WhatWasWrittenIsThereWithItsBytes) {
-    ASSERT_TRUE(online->put(put("dir/small", "content", {{"a", "b"}})));
+    ASSERT_TRUE(online->put(put("dir/small", "content", {{"a", "b"}, {"not UTF-8", "\xFF\xFE"}})));
     offline([&](SyncStore& store) {
         const ObjectInfo info = store.head("dir/small").value();
+        EXPECT_EQ(info.metadata.at("not UTF-8"), "\xFF\xFE");
         EXPECT_EQ(info.key, "dir/small");
         EXPECT_EQ(info.etag, bucket_.info("dir/small").etag);
         EXPECT_EQ(info.size, 7U);

@@ -41,7 +41,10 @@ UnsentChange any_change(std::uint64_t number) {
     in_object.key = "other";
     in_object.etag = "\"o\"";
     in_object.offset = 3;
-    change.body = {in_log, in_file, in_object};
+    BodyPiece whole = in_object;
+    whole.offset = 0;
+    whole.is_whole = true;
+    change.body = {in_log, in_file, in_object, whole};
     change.source_key = "s";
     change.source_etag = "\"s\"";
     change.is_described = true;
