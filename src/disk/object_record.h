@@ -19,14 +19,15 @@
 #include <vector>
 
 #include "ckptfs/clock.h"
+#include "ckptfs/file_cache.h"
 #include "ckptfs/object_store.h"
 #include "ckptfs/status.h"
 #include "disk/sqlite.h"
 
 namespace ckptfs {
 
-// In bytes, as it is stored: what the first request of an open brings along (kTailSize).
-inline constexpr std::uint64_t kLargestRecorded = std::uint64_t{256} << 10;
+// In bytes, as it is stored: what comes with the first request of an open, and so is not kept.
+inline constexpr std::uint64_t kLargestRecorded = kSmallestKept;
 
 // An object as a request has shown it.
 struct SeenObject {

@@ -37,17 +37,7 @@ public:
 
     Due add(Event event, By by) EXCLUDES(mutex_) {
         const MutexLock lock(mutex_);
-        std::size_t count = 1;
-        std::size_t bytes = 0;
-        if (auto* const seen = std::get_if<SeenObject>(&event); seen != nullptr && seen->body) {
-            if (bytes_ + seen->body->size() > kMostBytesWaiting) {
-                seen->body.reset();
-            } else {
-                bytes = seen->body->size();
-            }
-        } else if (const auto* const listed = std::get_if<Listed>(&event)) {
-            count += listed->page.objects.size();
-        }
+        const std::size_t count = objects_of(event);
         if (count_ + count > kMostWaiting) {
             if (by == By::kChange) {
                 clear();
@@ -55,6 +45,7 @@ public:
             }
             return Due::kNothing;
         }
+        const std::size_t bytes = fit_bytes(event);
         const bool fills_it = bytes_ < kMostBytesWaiting / 2 && bytes_ + bytes >= kMostBytesWaiting / 2;
         bytes_ += bytes;
         count_ += count;
@@ -94,6 +85,24 @@ public:
     }
 
 private:
+    static std::size_t objects_of(const Event& event) {
+        const auto* const listed = std::get_if<Listed>(&event);
+        return 1 + (listed != nullptr ? listed->page.objects.size() : 0);
+    }
+
+    // How many of an object's bytes wait: none where too many do.
+    std::size_t fit_bytes(Event& event) const REQUIRES(mutex_) {
+        auto* const seen = std::get_if<SeenObject>(&event);
+        if (seen == nullptr || !seen->body) {
+            return 0;
+        }
+        if (bytes_ + seen->body->size() > kMostBytesWaiting) {
+            seen->body.reset();
+            return 0;
+        }
+        return seen->body->size();
+    }
+
     void clear() REQUIRES(mutex_) {
         waiting_.clear();
         bytes_ = count_ = 0;
@@ -103,12 +112,15 @@ private:
     void put_back(std::deque<Event> events, bool has_lost_some) EXCLUDES(mutex_) {
         const MutexLock lock(mutex_);
         has_lost_some_ = has_lost_some_ || has_lost_some;
-        if (events.size() + count_ > kMostWaiting) {
+        for (Event& event : events) {
+            count_ += objects_of(event);
+            bytes_ += fit_bytes(event);
+        }
+        if (count_ > kMostWaiting) {
             clear();
             has_lost_some_ = true;
             return;
         }
-        count_ += events.size();
         waiting_.insert(waiting_.begin(), std::make_move_iterator(events.begin()),
                         std::make_move_iterator(events.end()));
     }
