@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/digest.h"
+#include "base/direct_write.h"
 #include "base/text.h"
 #include "base/unlinked_file.h"
 #include "ckptfs/log.h"
@@ -20,6 +21,9 @@ namespace ckptfs {
 namespace {
 
 constexpr std::string_view kEnding = ".body";
+
+// Smaller ones are as fast through the page cache, and one may follow the other within a page.
+constexpr std::uint64_t kSmallestDirect = std::uint64_t{1} << 20;
 
 std::vector<std::uint32_t> checksums_of(const Payload& bytes) {
     std::vector<std::uint32_t> checksums;
@@ -87,24 +91,71 @@ Result<BodyPiece> BodyFile::write(const Payload& bytes, const std::function<bool
     piece.place = BodyPiece::Place::kFile;
     piece.size = bytes.size();
     piece.file = number_;
-    piece.offset = end_.fetch_add(bytes.size());
+    piece.offset = place_for(bytes.size());
     piece.checksums = checksums_of(bytes);
     int error = 0;
     retry_with_room(make_room, [&] {
-        error = write_all(file_.get(), bytes, piece.offset);
+        error = put(bytes, piece.offset);
         return !is_lack_of_room(error);
     });
     if (error != 0) {
         failed_ = error;
         return failed(error, "write");
     }
-    // The flush that an acknowledgement waits for then has little left to do.
-    ::sync_file_range(file_.get(), static_cast<off_t>(piece.offset), static_cast<off_t>(piece.size),
-                      SYNC_FILE_RANGE_WRITE);
     return piece;
 }
 
+// What is written directly has its pages for itself, up to its end.
+std::uint64_t BodyFile::place_for(std::uint64_t size) {
+    const std::uint64_t alignment = size < kSmallestDirect ? 1 : kDirectAlignment;
+    std::uint64_t end = end_;
+    std::uint64_t begin = end;
+    do {
+        begin = (end + alignment - 1) / alignment * alignment;
+    } while (!end_.compare_exchange_weak(end, begin + size));
+    return begin;
+}
+
+int BodyFile::put(const Payload& bytes, std::uint64_t offset) {
+    const Descriptor direct = bytes.size() < kSmallestDirect ? nullptr : past_cache();
+    std::uint64_t written = 0;
+    if (direct != nullptr) {
+        const std::uint64_t whole = bytes.size() / kDirectAlignment * kDirectAlignment;
+        const int error = write_direct(direct->get(), bytes.subrange(0, whole), offset);
+        if (error == EINVAL) {
+            refuses_direct_ = true;
+        } else if (error != 0) {
+            return error;
+        }
+        written = error == 0 ? whole : 0;
+    }
+    const Payload rest = bytes.subrange(written, bytes.size() - written);
+    if (const int error = write_all(file_.get(), rest, offset + written); error != 0) {
+        return error;
+    }
+    // The flush that an acknowledgement waits for then has little left to do.
+    ::sync_file_range(file_.get(), static_cast<off_t>(offset), static_cast<off_t>(bytes.size()), SYNC_FILE_RANGE_WRITE);
+    return 0;
+}
+
+BodyFile::Descriptor BodyFile::past_cache() {
+    if (refuses_direct_) {
+        return nullptr;
+    }
+    const MutexLock lock(mutex_);
+    if (past_cache_ == nullptr) {
+        FileDescriptor direct(::open(path_.c_str(), O_WRONLY | O_DIRECT | O_NOFOLLOW | O_CLOEXEC));
+        refuses_direct_ = !direct;
+        past_cache_ = direct ? std::make_shared<const FileDescriptor>(std::move(direct)) : nullptr;
+    }
+    return past_cache_;
+}
+
 Status BodyFile::sync() {
+    {
+        const MutexLock lock(mutex_);
+        past_cache_ = nullptr;
+    }
     if (failed_ == 0 && ::fdatasync(file_.get()) != 0) {
         failed_ = errno;
     }

@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "base/file_descriptor.h"
+#include "base/mutex.h"
 #include "ckptfs/bytes.h"
 #include "ckptfs/status.h"
 #include "writeback/unsent_change.h"
@@ -41,8 +42,9 @@ public:
     // Of the disk, as far as it is written.
     [[nodiscard]] std::uint64_t size() const { return end_; }
 
-    // Behind all that was written before. The disk begins to take it, and has it for sure after sync(). Where it is
-    // full, it is tried again for as long as `make_room` finds something to remove.
+    // Behind all that was written before. The disk begins to take it, and has it for sure after sync(). What is large
+    // goes past the page cache where the filesystem can do that. Where the disk is full, it is tried again for as long
+    // as `make_room` finds something to remove.
     Result<BodyPiece> write(const Payload& bytes, const std::function<bool()>& make_room = nullptr);
     // Once it has failed it fails for good: the system may have given up what it could not write.
     Status sync();
@@ -56,11 +58,22 @@ public:
     [[nodiscard]] static std::optional<std::uint64_t> number_of(std::string_view name);
 
 private:
+    using Descriptor = std::shared_ptr<const FileDescriptor>;
+
     [[nodiscard]] Failure failed(int errno_value, const char* what) const;
+    [[nodiscard]] std::uint64_t place_for(std::uint64_t size);
+    // 0, or an errno.
+    [[nodiscard]] int put(const Payload& bytes, std::uint64_t offset);
+    // Null where there is none.
+    [[nodiscard]] Descriptor past_cache() EXCLUDES(mutex_);
 
     const std::string path_;
     const FileDescriptor file_;
     const std::uint64_t number_;
+    Mutex mutex_;
+    // Open from the first large write on, until all is flushed: many files may wait to be sent.
+    Descriptor past_cache_ GUARDED_BY(mutex_);
+    std::atomic<bool> refuses_direct_ = false;
     std::atomic<std::uint64_t> end_;
     std::atomic<bool> is_kept_ = false;
     // An errno.
