@@ -113,8 +113,7 @@ void op_forget_multi(fuse_req_t req, std::size_t count, fuse_forget_data* forget
 
 void op_getattr(fuse_req_t req, fuse_ino_t node, fuse_file_info* info) {
     if (Begun begun = begin(req)) {
-        const pid_t thread = caller_of(req).thread;
-        begun.files().getattr(node, handle_of(info), thread, attributes_reply(std::move(begun.request)));
+        begun.files().getattr(node, handle_of(info), begun.caller.thread, attributes_reply(std::move(begun.request)));
     }
 }
 
