@@ -313,14 +313,14 @@ void DirectoryListing::note_page() {
     }
 }
 
-bool DirectoryListing::is_newer(const NodeTable::Lock& /*lock*/, const NodePtr& present) const {
+bool DirectoryListing::is_newer(const NodeTable::Lock& /*lock*/, const NodePtr& present, SteadyTime asked) {
     return present != nullptr &&
-           ((present->type != FileType::kDirectory && present->has_its_name_here()) || present->checked > started_);
+           ((present->type != FileType::kDirectory && present->has_its_name_here()) || present->checked > asked);
 }
 
 bool DirectoryListing::is_overtaken(const NodeTable::Lock& lock, const Listed& listed) const {
     return NodeTable::was_removed_since(lock, *directory_, listed.name, page_removal_) ||
-           is_newer(lock, state_.nodes.child(lock, directory_, listed.name));
+           is_newer(lock, state_.nodes.child(lock, directory_, listed.name), page_asked_);
 }
 
 void DirectoryListing::finish() {
@@ -328,7 +328,7 @@ void DirectoryListing::finish() {
     const NodeTable::Lock lock = state_.nodes.lock();
     for (const std::string& name : only_here_) {
         // Or it was saved since the page on which it would be was listed.
-        if (is_newer(lock, state_.nodes.child(lock, directory_, name))) {
+        if (is_newer(lock, state_.nodes.child(lock, directory_, name), started_)) {
             page_.push_back(Listed{name, false, {}, {}, true});
         }
     }
@@ -384,7 +384,7 @@ DirectoryEntry DirectoryListing::entry_of(const NodeTable::Lock& lock, const Lis
         return entry;
     }
     NodePtr node = present;
-    const bool newer = is_newer(lock, node);
+    const bool newer = is_newer(lock, node, page_asked_);
     if (!newer) {
         node = listed.is_directory ? lookups_.found_directory(lock, directory_, listed.name,
                                                               node != nullptr && node->has_marker, page_asked_)

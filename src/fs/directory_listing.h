@@ -68,8 +68,9 @@ private:
     std::vector<DirectoryEntry> entries_from(std::uint64_t offset, std::size_t max_entries, bool with_attributes)
         REQUIRES(mutex_);
     DirectoryEntry dot_entry(const NodeTable::Lock& lock, std::uint64_t offset) const REQUIRES(node_table);
-    // What this mount did or learned since the listing began is newer than what the page says.
-    [[nodiscard]] bool is_newer(const NodeTable::Lock& lock, const NodePtr& present) const REQUIRES(mutex_, node_table);
+    // What this mount did, or learned since the store was asked, is newer than what it answered.
+    [[nodiscard]] static bool is_newer(const NodeTable::Lock& lock, const NodePtr& present, SteadyTime asked)
+        REQUIRES(node_table);
     [[nodiscard]] bool is_overtaken(const NodeTable::Lock& lock, const Listed& listed) const
         REQUIRES(mutex_, node_table);
     // What the page says of a name without a node may have been overtaken.

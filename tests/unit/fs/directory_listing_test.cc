@@ -96,6 +96,35 @@ TEST_F(DirectoryListingTest, OfADirectoryThatAnotherMountRenamesDoesNotShowWhatW
               ESTALE);
 }
 
+TEST_F(DirectoryListingTest, ShowsWhatItsPageSaysAndNotWhatWasKnownBefore) {
+    fill("p/old/");
+    const HandleId handle = open_directory("old");
+    const Entries first = read_some(handle, kFirstName, 10);
+    ASSERT_TRUE(first);
+    // On the second page.
+    const std::string name = "file" + std::to_string(10'000 + kFiles - 1);
+    clock.advance(Milliseconds(10));
+    ASSERT_TRUE(lookup(name, lookup("old")->node));
+    clock.advance(Milliseconds(10));
+    store.put_object("p/old/" + name, "longer");
+    clock.advance(Milliseconds(10));
+    std::uint64_t size = 0;
+    for (std::uint64_t next = first->back().next_offset;;) {
+        const Entries more = answer<std::vector<DirectoryEntry>>(
+            [&](auto reply) { fs->read_directory(handle, next, 100, true, reply); });
+        ASSERT_TRUE(more);
+        if (more->empty()) {
+            break;
+        }
+        for (const DirectoryEntry& entry : *more) {
+            size = entry.name == name ? entry.entry.attributes.size : size;
+        }
+        next = more->back().next_offset;
+    }
+    EXPECT_EQ(size, 6U);
+    fs->release_directory(handle);
+}
+
 // Its marker is written, and is the one of the same directory.
 TEST_F(DirectoryListingTest, GoesOnWhereARenameIsUndone) {
     fill("p/old/");
