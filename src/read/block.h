@@ -28,6 +28,7 @@
 #include "ckptfs/object_store.h"
 #include "ckptfs/status.h"
 #include "read/part_table.h"
+#include "read/unknown_layout.h"
 
 namespace ckptfs {
 
@@ -99,16 +100,15 @@ struct BlockRun {
     std::atomic<bool> abandoned{false};
 };
 
-// A second reading of a version's seek table (table_check.h): one for all that ask, whose outcome is kept.
-struct SecondTable {
-    using Done = std::function<void(std::shared_ptr<const FrameLayout>)>;
+// A reading of a version's seek table (seek_table.h): one for all that ask.
+struct SeekTable {
+    using Done = std::function<void(const Result<std::shared_ptr<const FrameLayout>>&)>;
 
     Mutex mutex;
-    bool is_here GUARDED_BY(mutex) = false;
-    // Null where it says what the first one says.
+    // Null until it has been read.
     std::shared_ptr<const FrameLayout> layout GUARDED_BY(mutex);
     bool is_under_way GUARDED_BY(mutex) = false;
-    std::vector<std::pair<std::uint64_t, Done>> waiting GUARDED_BY(mutex);
+    std::vector<Done> waiting GUARDED_BY(mutex);
 };
 
 // Where the parts of a version begin, once what tells it was in memory: one table for all handles.
@@ -147,7 +147,8 @@ struct CachedVersion {
           stored_size(object.size),
           modified(object.last_modified),
           layout(std::move(frames)),
-          size(layout->size()) {}
+          size(layout->size()),
+          lacks_table(dynamic_cast<const UnknownLayout*>(layout.get()) != nullptr) {}
     // What each of its requests asks for.
     [[nodiscard]] GetRequest request(const ByteRange& range) const {
         GetRequest request;
@@ -167,6 +168,8 @@ struct CachedVersion {
     const std::shared_ptr<const FrameLayout> layout;
     // Of the file.
     const std::uint64_t size;
+    // It was opened without its seek table.
+    const bool lacks_table;
 
     // While a block of it is fetched.
     [[nodiscard]] std::size_t buffers_per_block() const { return layout->identity() ? 1 : 2; }
@@ -176,7 +179,9 @@ struct CachedVersion {
     std::shared_ptr<CachedBlock> tail;
     // The store no longer has it.
     std::optional<Error> gone;
-    SecondTable second_table;
+    // Where it lacks its table, and where a frame does not fit that one.
+    SeekTable first_table;
+    SeekTable second_table;
     KnownParts parts;
     // What this node keeps of it; null where it keeps nothing. Set before the version is shared.
     std::shared_ptr<KeptFile> kept;

@@ -14,7 +14,7 @@
 #include "read/block_cache.h"
 #include "read/block_fetch.h"
 #include "read/reference_read.h"
-#include "read/table_check.h"
+#include "read/seek_table.h"
 
 namespace ckptfs {
 
@@ -42,6 +42,7 @@ public:
     [[nodiscard]] ReadEnvironment& environment() const { return environment_; }
     [[nodiscard]] const CachedVersion& version() const { return *version_; }
     [[nodiscard]] const std::shared_ptr<CachedVersion>& shared_version() const { return version_; }
+    [[nodiscard]] const std::vector<std::shared_ptr<CachedBlock>>& blocks() const { return run_->blocks; }
     [[nodiscard]] bool referenced() const { return run_->referenced; }
     [[nodiscard]] bool abandoned() const { return run_->abandoned.load(std::memory_order_relaxed); }
 
@@ -64,21 +65,23 @@ bool fits(const WantedFrame& wanted) {
            wanted.frame.stored_size > 0 && wanted.frame.stored_size <= wanted.block->stored.size();
 }
 
-// Once more, by a table that is read anew; fails with `why` where that says the same.
-void fetch_by_new_table(const std::shared_ptr<RunInProgress>& run, const std::shared_ptr<CachedBlock>& block,
-                        Error why);
+using Table = std::shared_ptr<const FrameLayout>;
+
+// Once more, by a table that is read anew; fails with `why` where that says the same as the first one.
+void fetch_by_new_table(const std::shared_ptr<RunInProgress>& run, const Table& first,
+                        const std::shared_ptr<CachedBlock>& block, Error why);
 
 // Frames next to each other in the object, by one request.
 class FrameFetch : public std::enable_shared_from_this<FrameFetch> {
 public:
-    // `table`: that of the version, unless another one was read since.
-    FrameFetch(std::shared_ptr<RunInProgress> run, std::vector<WantedFrame> frames, bool second_attempt,
-               const std::shared_ptr<const FrameLayout>& table = nullptr)
+    enum class Attempt { kFirst, kSecond, kByNewTable };
+
+    FrameFetch(std::shared_ptr<RunInProgress> run, std::vector<WantedFrame> frames, Table table, Attempt attempt)
         : run_(std::move(run)),
           frames_(std::move(frames)),
-          second_attempt_(second_attempt),
-          has_new_table_(table != nullptr),
-          table_(has_new_table_ ? table : run_->version().layout) {}
+          second_attempt_(attempt != Attempt::kFirst),
+          has_new_table_(attempt == Attempt::kByNewTable),
+          table_(std::move(table)) {}
 
     void start() {
         const Frame& first = frames_.front().frame;
@@ -160,7 +163,7 @@ private:
             return;
         }
         for (; current_ < frames_.size(); ++current_) {
-            fetch_by_new_table(run_, frames_[current_].block, error);
+            fetch_by_new_table(run_, table_, frames_[current_].block, error);
         }
     }
 
@@ -236,7 +239,7 @@ private:
         if (!second_attempt_) {
             std::vector<WantedFrame> again;
             again.push_back(std::move(wanted));
-            std::make_shared<FrameFetch>(run_, std::move(again), true)->start();
+            std::make_shared<FrameFetch>(run_, std::move(again), table_, Attempt::kSecond)->start();
             return;
         }
         Error error;
@@ -248,7 +251,7 @@ private:
         if (has_new_table_) {
             run_->fail(error);
         } else {
-            fetch_by_new_table(run_, wanted.block, std::move(error));
+            fetch_by_new_table(run_, table_, wanted.block, std::move(error));
         }
     }
 
@@ -256,7 +259,7 @@ private:
     std::vector<WantedFrame> frames_;
     const bool second_attempt_;
     const bool has_new_table_;
-    const std::shared_ptr<const FrameLayout> table_;
+    const Table table_;
     // The frame that is arriving, and how much of it is there.
     std::size_t current_ = 0;
     std::uint64_t filled_ = 0;
@@ -264,33 +267,31 @@ private:
     std::string request_id_;
 };
 
-void fetch_by_new_table(const std::shared_ptr<RunInProgress>& run, const std::shared_ptr<CachedBlock>& block,
-                        Error why) {
-    read_table_again(run->environment(), run->shared_version(), block->offset,
-                     [run, block, why = std::move(why)](const std::shared_ptr<const FrameLayout>& table) {
-                         WantedFrame wanted{block, table == nullptr ? Frame() : table->frame_at(block->offset)};
-                         if (table == nullptr || !fits(wanted)) {
-                             run->fail(why);
-                             return;
-                         }
-                         std::vector<WantedFrame> frames;
-                         frames.push_back(std::move(wanted));
-                         std::make_shared<FrameFetch>(run, std::move(frames), true, table)->start();
-                     });
+void fetch_by_new_table(const std::shared_ptr<RunInProgress>& run, const Table& first,
+                        const std::shared_ptr<CachedBlock>& block, Error why) {
+    read_table_again(
+        run->environment(), run->shared_version(), first, block->offset,
+        [run, block, why = std::move(why)](const Table& table) {
+            WantedFrame wanted{block, table == nullptr ? Frame() : table->frame_at(block->offset)};
+            if (table == nullptr || !fits(wanted)) {
+                run->fail(why);
+                return;
+            }
+            std::vector<WantedFrame> frames;
+            frames.push_back(std::move(wanted));
+            std::make_shared<FrameFetch>(run, std::move(frames), table, FrameFetch::Attempt::kByNewTable)->start();
+        });
 }
 
-}  // namespace
-
-void start_frame_fetch(ReadEnvironment& environment, std::shared_ptr<CachedVersion> version,
-                       std::shared_ptr<BlockRun> run) {
+void fetch_frames(const std::shared_ptr<RunInProgress>& progress, const Table& table) {
     std::vector<std::vector<WantedFrame>> groups;
     std::vector<std::shared_ptr<CachedBlock>> misfits;
-    for (const std::shared_ptr<CachedBlock>& block : run->blocks) {
+    for (const std::shared_ptr<CachedBlock>& block : progress->blocks()) {
         // It may have been filled.
         if (block == nullptr) {
             continue;
         }
-        WantedFrame wanted{block, version->layout->frame_at(block->offset)};
+        WantedFrame wanted{block, table->frame_at(block->offset)};
         if (!fits(wanted)) {
             misfits.push_back(block);
             continue;
@@ -303,24 +304,38 @@ void start_frame_fetch(ReadEnvironment& environment, std::shared_ptr<CachedVersi
         }
         groups.back().push_back(std::move(wanted));
     }
-    const auto progress = std::make_shared<RunInProgress>(environment, version, std::move(run));
+    const CachedVersion& version = progress->version();
     for (const std::shared_ptr<CachedBlock>& block : misfits) {
         Error error;
-        error.message = format("{}: the seek table is damaged at offset {}", version->key, block->offset);
-        fetch_by_new_table(progress, block, std::move(error));
+        error.message = format("{}: the seek table is damaged at offset {}", version.key, block->offset);
+        fetch_by_new_table(progress, table, block, std::move(error));
     }
     for (std::vector<WantedFrame>& group : groups) {
         const Frame first = group.front().frame;
         const Frame last = group.back().frame;
         const std::uint64_t size = last.stored_offset + last.stored_size - first.stored_offset;
-        const auto fetch = std::make_shared<FrameFetch>(progress, std::move(group), false);
-        if (const Payload stored = environment.cache.stored_tail(*version, first.stored_offset, size);
+        const auto fetch = std::make_shared<FrameFetch>(progress, std::move(group), table, FrameFetch::Attempt::kFirst);
+        if (const Payload stored = progress->environment().cache.stored_tail(version, first.stored_offset, size);
             !stored.empty()) {
             fetch->decode_from(stored);
         } else {
             fetch->start();
         }
     }
+}
+
+}  // namespace
+
+void start_frame_fetch(ReadEnvironment& environment, std::shared_ptr<CachedVersion> version,
+                       std::shared_ptr<BlockRun> run) {
+    const auto progress = std::make_shared<RunInProgress>(environment, version, std::move(run));
+    with_table(environment, version, [progress](const Result<Table>& table) {
+        if (table) {
+            fetch_frames(progress, *table);
+        } else {
+            progress->fail(read_error(table.error(), progress->version().key));
+        }
+    });
 }
 
 }  // namespace ckptfs

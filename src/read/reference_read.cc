@@ -13,7 +13,7 @@
 #include "base/text.h"
 #include "read/block_cache.h"
 #include "read/block_fetch.h"
-#include "read/table_check.h"
+#include "read/seek_table.h"
 
 namespace ckptfs {
 
@@ -28,17 +28,20 @@ class DirectRead : public std::enable_shared_from_this<DirectRead> {
 public:
     DirectRead(ReadEnvironment& environment, std::shared_ptr<CachedVersion> version, std::vector<FileRange> ranges,
                Done done)
-        : environment_(environment),
-          version_(std::move(version)),
-          table_(version_->layout),
-          ranges_(std::move(ranges)),
-          done_(std::move(done)) {}
+        : environment_(environment), version_(std::move(version)), ranges_(std::move(ranges)), done_(std::move(done)) {}
 
     // `ended`: is told why the store could not be asked, if that is so.
     using Ended = std::function<void(const std::optional<Error>& unreachable)>;
     void start(Ended ended) {
         ended_ = std::move(ended);
-        next();
+        with_table(environment_, version_, [self = shared_from_this()](const auto& table) {
+            if (table) {
+                self->first_table_ = self->table_ = *table;
+                self->next();
+            } else {
+                self->end(failure(read_error(table.error(), self->version_->key)));
+            }
+        });
     }
     // In place of start().
     void fail(const Error& error) { std::exchange(done_, nullptr)(failure(error)); }
@@ -67,6 +70,12 @@ private:
 
     void fetch(const Frame& frame) {
         decoded_.reset();
+        if (frame.stored_size == 0) {
+            fetched_again_ = true;
+            damaged(frame,
+                    damage(format("{}: the seek table is damaged at offset {}", version_->key, frame.offset)).value());
+            return;
+        }
         fetch_range(environment_.store, version_->key, version_->etag,
                     ByteRange{frame.stored_offset, frame.stored_size, false},
                     [self = shared_from_this(), frame](Result<FetchedRange> fetched) {
@@ -104,10 +113,10 @@ private:
         why.damaged = true;
         if (!std::exchange(fetched_again_, true)) {
             fetch(frame);
-        } else if (table_ != version_->layout) {
+        } else if (table_ != first_table_) {
             end(failure(std::move(why)));
         } else {
-            read_table_again(environment_, version_, frame.offset,
+            read_table_again(environment_, version_, first_table_, frame.offset,
                              [self = shared_from_this(), frame, why](std::shared_ptr<const FrameLayout> table) {
                                  if (table == nullptr) {
                                      self->end(failure(why));
@@ -132,7 +141,8 @@ private:
 
     ReadEnvironment& environment_;
     const std::shared_ptr<CachedVersion> version_;
-    // That of the version, unless another one was read since.
+    std::shared_ptr<const FrameLayout> first_table_;
+    // Another one where that was read again.
     std::shared_ptr<const FrameLayout> table_;
     const std::vector<FileRange> ranges_;
     Done done_;

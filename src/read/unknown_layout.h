@@ -2,7 +2,7 @@
 // The layout of a container whose seek table has not been read, because all of its frames are kept on a disk.
 //
 // No frame fits what it says, so that one that turns out to be damaged there is fetched by a table that is read then
-// (table_check.h). Immutable; safe from any thread.
+// (seek_table.h). Immutable; safe from any thread.
 #pragma once
 
 #include <cerrno>

@@ -65,7 +65,7 @@ public:
             done(failure(store_error(EINVAL, "InvalidRange", 416)));
             return;
         }
-        if (answers_to_spoil.fetch_sub(1) > 0) {
+        if (answers_to_spare.fetch_sub(1) <= 0 && answers_to_spoil.fetch_sub(1) > 0) {
             request.on_body = [on_body = std::move(request.on_body), first = true](ByteSpan bytes) mutable {
                 std::vector<std::byte> spoilt(bytes.begin(), bytes.end());
                 spoilt[0] ^= std::byte{static_cast<unsigned char>(std::exchange(first, false) ? 1 : 0)};
@@ -91,6 +91,8 @@ public:
     bool refuse_suffix_ranges = false;
     // A bit of the first byte of each of these answers is inverted.
     std::atomic<int> answers_to_spoil{0};
+    // Before them.
+    std::atomic<int> answers_to_spare{0};
 
 private:
     mutable std::mutex mutex_;
