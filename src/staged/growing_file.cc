@@ -70,11 +70,7 @@ void GrowingFile::enqueue(Pending pending) {
     const auto keep = self();
     auto pointer = std::make_shared<Pending>(std::move(pending));
     MutexLock lock(mutex_);
-    if (failure_) {
-        Queue::refuse(pointer, *failure_, outbox_);
-    } else {
-        pending_.add(std::move(pointer));
-    }
+    pending_.add(std::move(pointer), end_.failure(), outbox_);
     deliver(lock);
 }
 
@@ -82,13 +78,13 @@ void GrowingFile::abort(Error why, Done done) {
     const auto keep = self();
     MutexLock lock(mutex_);
     stop(std::move(why));
-    aborted_.push_back(std::move(done));
+    end_.when_ended(std::move(done));
     deliver(lock);
 }
 
 bool GrowingFile::move_to(std::string key) {
     const MutexLock lock(mutex_);
-    if (failure_ || committed_ || !failed_commits_.empty() || commit_ || stream_ || pending_.have_commit()) {
+    if (end_.failure() || committed_ || !failed_commits_.empty() || commit_ || stream_ || pending_.have_commit()) {
         return false;
     }
     key_ = std::move(key);
@@ -99,11 +95,8 @@ bool GrowingFile::move_to(std::string key) {
 void GrowingFile::committed_moved(std::string key, CommittedObject copy) {
     const auto keep = self();
     MutexLock lock(mutex_);
-    if ((stream_ || commit_) && !failure_) {
-        fail(failure(EIO, format("{}: renamed to {} while bytes written meanwhile were on their way to the old name; "
-                                 "write the file anew",
-                                 escaped(key_), escaped(key)))
-                 .value());
+    if ((stream_ || commit_) && !end_.failure()) {
+        fail(renamed_under_way(key_, key));
     }
     key_ = std::move(key);
     // The bytes are the same.
@@ -116,12 +109,12 @@ void GrowingFile::committed_moved(std::string key, CommittedObject copy) {
 
 void GrowingFile::when_failed(std::function<void(const Error&)> told) {
     const MutexLock lock(mutex_);
-    when_failed_ = std::move(told);
+    end_.when_failed(std::move(told));
 }
 
 void GrowingFile::before_ending(Wait wait) {
     const MutexLock lock(mutex_);
-    before_ending_ = std::move(wait);
+    end_.before_ending(std::move(wait));
 }
 
 std::string GrowingFile::key() const {
@@ -146,7 +139,7 @@ bool GrowingFile::pristine() const {
 
 std::optional<Error> GrowingFile::failed() const {
     const MutexLock lock(mutex_);
-    return failure_;
+    return end_.failure();
 }
 
 WriterProgress GrowingFile::progress() const {
@@ -204,7 +197,7 @@ void GrowingFile::deliver(MutexLock& lock) {
 }
 
 void GrowingFile::advance() {
-    while (!failure_ && !busy_ && !pending_.empty() && step()) {
+    while (!end_.failure() && !busy_ && !pending_.empty() && step()) {
     }
     answer_aborts();
 }
@@ -295,8 +288,8 @@ void GrowingFile::stage(const PendingPointer& pending, std::uint64_t offset) {
 
 void GrowingFile::staged(const PendingPointer& pending, std::uint64_t offset, const Status& status) {
     busy_ = false;
-    if (failure_) {
-        answer<PendingWrite>(pending, failure(*failure_));
+    if (end_.failure()) {
+        answer<PendingWrite>(pending, failure(*end_.failure()));
     } else if (!status) {
         // There is another way.
         staging_is_full_ = true;
@@ -389,37 +382,29 @@ void GrowingFile::discard_staged(std::uint64_t begin) {
 // --- the end
 
 void GrowingFile::fail(Error error) {
-    if (!failure_) {
-        // Whether or not a later call on the file reports it.
-        outbox_.add([line = escaped(error.message)] { log_error(line); });
-        stop(std::move(error));
-    }
+    end_.log(error);
+    stop(std::move(error));
 }
 
 void GrowingFile::stop(Error error) {
-    if (failure_) {
+    if (end_.failure()) {
         return;
     }
-    failure_ = kept_failure(std::move(error));
-    if (when_failed_) {
-        outbox_.add([told = std::exchange(when_failed_, nullptr), why = *failure_] { told(why); });
-    }
-    for (std::function<void()>& end : std::exchange(undecided_, {})) {
-        end_when_told(std::move(end));
-    }
-    pending_.refuse_all(*failure_, outbox_);
+    end_.fail(std::move(error));
+    const Error& why = *end_.failure();
+    pending_.refuse_all(why, outbox_);
     if (commit_) {
         if (commit_->writer && commit_->writer->failed()) {
             note_failed(*commit_);
         }
         std::move(commit_->waiting.begin(), commit_->waiting.end(), std::back_inserter(waiting_));
-        end_writer(commit_->writer, *failure_);
+        end_writer(commit_->writer, why);
         commit_.reset();
     }
     for (PendingCommit& commit : std::exchange(waiting_, {})) {
-        outbox_.add([done = std::move(commit.done), why = *failure_] { done(failure(why)); });
+        outbox_.add([done = std::move(commit.done), why] { done(failure(why)); });
     }
-    end_writer(std::exchange(stream_, nullptr), *failure_);
+    end_writer(std::exchange(stream_, nullptr), why);
     discard_staged(size_);
 }
 
@@ -427,36 +412,22 @@ void GrowingFile::end_writer(const std::shared_ptr<FileWriter>& writer, Error wh
     if (!writer) {
         return;
     }
-    ++ending_;
+    end_.begin();
     outbox_.add([keep = self(), writer, why = std::move(why)] {
         writer->when_failed(nullptr);
         writer->abort(why, [keep](const Status& status) { keep->ended(status); });
     });
 }
 
-void GrowingFile::end_when_told(std::function<void()> end) {
-    if (before_ending_) {
-        outbox_.add([wait = before_ending_, end = std::move(end)] { wait(end); });
-    } else {
-        outbox_.add(std::move(end));
-    }
-}
-
 void GrowingFile::ended(const Status& status) {
     MutexLock lock(mutex_);
-    if (!status) {
-        ending_status_ = status;
-    }
-    --ending_;
+    end_.ended(status);
     deliver(lock);
 }
 
 void GrowingFile::answer_aborts() {
-    if (busy_ || ending_ > 0) {
-        return;
-    }
-    for (Done& done : std::exchange(aborted_, {})) {
-        outbox_.add([done = std::move(done), status = ending_status_] { done(status); });
+    if (!busy_) {
+        end_.answer();
     }
 }
 

@@ -283,9 +283,7 @@ void GrowingFile::note_failed(const Commit& commit) {
 
 void GrowingFile::give_up(const CommitPointer& commit, const Error& error) {
     commit->is_given_up = true;
-    for (std::function<void()>& end : std::exchange(undecided_, {})) {
-        outbox_.add(std::move(end));
-    }
+    end_.goes_on();
     outbox_.add([keep = self(), commit, error] {
         commit->writer->abort(error, [keep, commit, error](const Status&) {
             MutexLock lock(keep->mutex_);
@@ -310,10 +308,10 @@ void GrowingFile::publish_later(const CommitPointer& commit, const Error& error)
 
 void GrowingFile::writer_ends(const FileWriter* writer, std::function<void()> end) {
     MutexLock lock(mutex_);
-    if (failure_) {
-        end_when_told(std::move(end));
+    if (end_.failure()) {
+        end_.end_when_told(std::move(end));
     } else if (commit_ && writer == commit_->writer.get() && !commit_->is_given_up) {
-        undecided_.push_back(std::move(end));
+        end_.end_when_decided(std::move(end));
     } else {
         outbox_.add(std::move(end));
     }

@@ -21,6 +21,7 @@
 #include "staged/growing_file.h"
 #include "staged/staged_bytes.h"
 #include "staged/staged_content.h"
+#include "write/file_end.h"
 #include "write/pending_calls.h"
 #include "write/stream_writer.h"
 #include "write/writer_group.h"
@@ -126,8 +127,6 @@ private:
     // Without a line in the log: the caller, or the code that found it out, has reported it.
     void stop(Error error) REQUIRES(mutex_);
     void end_writer(const std::shared_ptr<FileWriter>& writer, Error why) REQUIRES(mutex_);
-    // Of a file that has failed: runs what ends something of it in the store.
-    void end_when_told(std::function<void()> end) REQUIRES(mutex_);
     void ended(const Status& status) EXCLUDES(mutex_);
     void answer_aborts() REQUIRES(mutex_);
     void deliver(MutexLock& lock) REQUIRES(mutex_) RELEASE(lock);
@@ -184,9 +183,7 @@ private:
     Overwrite overwrite_ GUARDED_BY(mutex_);
     Queue pending_ GUARDED_BY(mutex_);
     bool busy_ GUARDED_BY(mutex_) = false;
-    std::optional<Error> failure_ GUARDED_BY(mutex_);
-    std::function<void(const Error&)> when_failed_ GUARDED_BY(mutex_);
-    Wait before_ending_ GUARDED_BY(mutex_);
+    FileEnd end_ GUARDED_BY(mutex_){outbox_};
 
     // What is in the bucket, and how many bytes of it are those of the file.
     std::optional<CommittedObject> committed_ GUARDED_BY(mutex_);
@@ -215,17 +212,10 @@ private:
     std::shared_ptr<StreamWriter> stream_ GUARDED_BY(mutex_);
 
     CommitPointer commit_ GUARDED_BY(mutex_);
-    // Ends of its upload, while it is open whether the file fails with it.
-    std::vector<std::function<void()>> undecided_ GUARDED_BY(mutex_);
     std::vector<PendingCommit> waiting_ GUARDED_BY(mutex_);
 
     // Releases of staged bytes that are on their way to the disk.
     int releasing_ GUARDED_BY(mutex_) = 0;
-
-    // Writers that are being ended, and the waiters for that.
-    int ending_ GUARDED_BY(mutex_) = 0;
-    Status ending_status_ GUARDED_BY(mutex_);
-    std::vector<Done> aborted_ GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptfs

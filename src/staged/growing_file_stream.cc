@@ -17,7 +17,7 @@ void GrowingFile::start_stream() {
 }
 
 void GrowingFile::open_stream(const Status& checked) {
-    if (!checked || failure_) {
+    if (!checked || end_.failure()) {
         busy_ = false;
         if (!checked) {
             fail(checked.error());
@@ -42,7 +42,7 @@ void GrowingFile::open_stream(const Status& checked) {
 
 void GrowingFile::stream_started(const Status& status) {
     busy_ = false;
-    if (failure_) {
+    if (end_.failure()) {
         return;
     }
     if (!status) {
@@ -61,7 +61,7 @@ void GrowingFile::write_through(const PendingPointer& pending, std::uint64_t off
             keep->busy_ = false;
             if (!status) {
                 keep->stop(status.error());
-            } else if (!keep->failure_) {
+            } else if (!keep->end_.failure()) {
                 keep->changed_from(offset);
                 keep->size_ = std::max(keep->size_, offset + length);
                 keep->staged_from_ = keep->size_;
@@ -80,7 +80,7 @@ void GrowingFile::truncate_through(const PendingPointer& pending, std::uint64_t 
             keep->busy_ = false;
             if (!status) {
                 keep->stop(status.error());
-            } else if (!keep->failure_ && size != keep->size_) {
+            } else if (!keep->end_.failure() && size != keep->size_) {
                 keep->changed_from(std::min(size, keep->size_));
                 keep->starts_over_ = keep->starts_over_ || size == 0;
                 keep->size_ = keep->staged_from_ = size;

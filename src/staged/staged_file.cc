@@ -72,12 +72,8 @@ void StagedFile::enqueue(Pending pending) {
     const auto keep = self();
     auto pointer = std::make_shared<Pending>(std::move(pending));
     MutexLock lock(mutex_);
-    if (failure_) {
-        Queue::refuse(pointer, *failure_, outbox_);
-    } else {
-        pending_.add(std::move(pointer));
-        advance();
-    }
+    pending_.add(std::move(pointer), end_.failure(), outbox_);
+    advance();
     deliver(lock);
 }
 
@@ -85,7 +81,7 @@ void StagedFile::abort(Error why, Done done) {
     const auto keep = self();
     MutexLock lock(mutex_);
     stop(std::move(why));
-    aborted_.push_back(std::move(done));
+    end_.when_ended(std::move(done));
     answer_aborts();
     deliver(lock);
 }
@@ -119,11 +115,8 @@ bool StagedFile::move_on_to(std::string key) {
 void StagedFile::committed_moved(std::string key, CommittedObject copy) {
     const auto keep = self();
     MutexLock lock(mutex_);
-    if ((stream_ || committing_ || !temporaries_.empty()) && !failure_) {
-        fail(failure(EIO, format("{}: renamed to {} while bytes written meanwhile were on their way to the old name; "
-                                 "write the file anew",
-                                 escaped(key_), escaped(key)))
-                 .value());
+    if ((stream_ || committing_ || !temporaries_.empty()) && !end_.failure()) {
+        fail(renamed_under_way(key_, key));
     }
     key_ = std::move(key);
     // The bytes are the same.
@@ -135,12 +128,12 @@ void StagedFile::committed_moved(std::string key, CommittedObject copy) {
 
 void StagedFile::when_failed(std::function<void(const Error&)> told) {
     const MutexLock lock(mutex_);
-    when_failed_ = std::move(told);
+    end_.when_failed(std::move(told));
 }
 
 void StagedFile::before_ending(Wait wait) {
     const MutexLock lock(mutex_);
-    before_ending_ = std::move(wait);
+    end_.before_ending(std::move(wait));
 }
 
 std::string StagedFile::key() const {
@@ -165,7 +158,7 @@ bool StagedFile::pristine() const {
 
 std::optional<Error> StagedFile::failed() const {
     const MutexLock lock(mutex_);
-    return !failure_ && stream_ ? stream_->failed() : failure_;
+    return !end_.failure() && stream_ ? stream_->failed() : end_.failure();
 }
 
 WriterProgress StagedFile::progress() const {
@@ -198,7 +191,7 @@ void StagedFile::deliver(MutexLock& lock) {
 }
 
 void StagedFile::advance() {
-    if (busy_ || failure_ || pending_.empty()) {
+    if (busy_ || end_.failure() || pending_.empty()) {
         return;
     }
     busy_ = true;
@@ -213,8 +206,8 @@ void StagedFile::next() {
 
 void StagedFile::carry_out(const PendingPointer& pending) {
     MutexLock lock(mutex_);
-    if (failure_) {
-        Queue::refuse(pending, *failure_, outbox_);
+    if (end_.failure()) {
+        Queue::refuse(pending, *end_.failure(), outbox_);
         next();
     } else {
         std::visit([&](auto& call) REQUIRES(mutex_) { carry_out(pending, call); }, *pending);
@@ -260,7 +253,7 @@ void StagedFile::write_to_disk(const PendingPointer& pending, std::uint64_t offs
             const ByteSpan data = std::get<PendingWrite>(*pending).data.data;
             const Status status = staged->write(offset, data);
             MutexLock lock(keep->mutex_);
-            if (!status && !keep->failure_ && keep->can_stream(offset)) {
+            if (!status && !keep->end_.failure() && keep->can_stream(offset)) {
                 keep->last_end_ = offset;
                 keep->start_stream(pending);
             } else {
@@ -276,7 +269,7 @@ void StagedFile::write_to_disk(const PendingPointer& pending, std::uint64_t offs
 
 void StagedFile::written(const PendingPointer& pending, std::uint64_t offset, std::uint64_t length,
                          const Status& status) {
-    if (status && !failure_) {
+    if (status && !end_.failure()) {
         content_.write(offset, offset + length);
         bytes_acknowledged_ += length;
         last_end_ = stream_ ? std::max(last_end_, offset + length) : offset + length;
@@ -361,27 +354,19 @@ void StagedFile::carry_out(const PendingPointer& pending, PendingRead& /*read*/)
 // --- the end
 
 void StagedFile::fail(Error error) {
-    if (!failure_) {
-        // Whether or not a later call on the file reports it.
-        outbox_.add([line = escaped(error.message)] { log_error(line); });
-        stop(std::move(error));
-    }
+    end_.log(error);
+    stop(std::move(error));
 }
 
 void StagedFile::stop(Error error) {
-    if (failure_) {
+    if (end_.failure()) {
         return;
     }
-    failure_ = kept_failure(std::move(error));
-    if (when_failed_) {
-        outbox_.add([told = std::exchange(when_failed_, nullptr), why = *failure_] { told(why); });
-    }
-    pending_.refuse_all(*failure_, outbox_);
+    end_.fail(std::move(error));
+    const Error& why = *end_.failure();
+    pending_.refuse_all(why, outbox_);
     for (CommitDone& done : std::exchange(commit_done_, {})) {
-        outbox_.add([done = std::move(done), why = *failure_] { done(failure(why)); });
-    }
-    for (std::function<void()>& end : std::exchange(undecided_, {})) {
-        end_when_told(std::move(end));
+        outbox_.add([done = std::move(done), why] { done(failure(why)); });
     }
     note_unanswered(stream_);
     note_unanswered(committer_);
@@ -407,9 +392,9 @@ void StagedFile::end_writer(const std::shared_ptr<FileWriter>& writer, const std
     if (!writer) {
         return;
     }
-    ++ending_;
-    Error why = failure_.value_or(Error());
-    why.message = failure_ ? why.message : key_ + " was started over";
+    end_.begin();
+    Error why = end_.failure().value_or(Error());
+    why.message = end_.failure() ? why.message : key_ + " was started over";
     outbox_.add([keep = self(), writer, hidden, why = std::move(why)] {
         writer->abort(why, [keep, hidden](const Status& status) {
             if (hidden) {
@@ -431,7 +416,7 @@ void StagedFile::note_unanswered(const std::shared_ptr<StreamWriter>& writer) {
 }
 
 void StagedFile::remove_temporary(const std::string& key) {
-    ++ending_;
+    end_.begin();
     auto removal = [keep = self(), key] {
         keep->environment_.write.store.remove(key, [keep, key](const Status& status) {
             if (!status) {
@@ -441,27 +426,16 @@ void StagedFile::remove_temporary(const std::string& key) {
             keep->ended(status);
         });
     };
-    if (failure_) {
-        end_when_told(std::move(removal));
+    if (end_.failure()) {
+        end_.end_when_told(std::move(removal));
     } else {
         outbox_.add(std::move(removal));
     }
 }
 
-void StagedFile::end_when_told(std::function<void()> end) {
-    if (before_ending_) {
-        outbox_.add([wait = before_ending_, end = std::move(end)] { wait(end); });
-    } else {
-        outbox_.add(std::move(end));
-    }
-}
-
 void StagedFile::ended(const Status& status) {
     MutexLock lock(mutex_);
-    if (!status) {
-        ending_status_ = status;
-    }
-    --ending_;
+    end_.ended(status);
     answer_aborts();
     if (commit_waits_) {
         answer_commit();
@@ -470,11 +444,8 @@ void StagedFile::ended(const Status& status) {
 }
 
 void StagedFile::answer_aborts() {
-    if (busy_ || ending_ > 0) {
-        return;
-    }
-    for (Done& done : std::exchange(aborted_, {})) {
-        outbox_.add([done = std::move(done), status = ending_status_] { done(status); });
+    if (!busy_) {
+        end_.answer();
     }
 }
 

@@ -46,10 +46,10 @@ void StagedFile::decide_end_of(StreamWriter& writer) {
 void StagedFile::writer_ends(const FileWriter* writer, std::function<void()> end) {
     MutexLock lock(mutex_);
     // A stream that fails has told that by now.
-    if (failure_ || writer == stream_.get()) {
-        end_when_told(std::move(end));
+    if (end_.failure() || writer == stream_.get()) {
+        end_.end_when_told(std::move(end));
     } else if (writer == committer_.get()) {
-        undecided_.push_back(std::move(end));
+        end_.end_when_decided(std::move(end));
     } else {
         outbox_.add(std::move(end));
     }
@@ -76,7 +76,7 @@ void StagedFile::commit_stream() {
         stream->commit(CommitReason::kClose, [keep, stream, publish](Result<CommittedObject> object) {
             MutexLock lock(keep->mutex_);
             keep->hiding_ended(object);
-            if (object && !keep->failure_) {
+            if (object && !keep->end_.failure()) {
                 keep->temporaries_.push_back(stream->key());
                 stream->go_on_at(keep->key_, keep->overwrite_);
                 keep->outbox_.add([stream, publish] { stream->commit(CommitReason::kClose, publish); });
@@ -114,7 +114,7 @@ void StagedFile::commit_whole() {
 
 void StagedFile::commit_around(Result<CommittedFrames> frames) {
     MutexLock lock(mutex_);
-    if (frames && !failure_) {
+    if (frames && !end_.failure()) {
         KeptContent kept;
         kept.prefix = prefix_to_copy(content_);
         kept.runs = runs_to_copy(content_, frames->records);
@@ -130,7 +130,8 @@ void StagedFile::commit_around(Result<CommittedFrames> frames) {
         });
         send_staged(std::move(from), prefix);
     } else {
-        outbox_.add([keep = self(), why = frames ? *failure_ : frames.error()] { keep->published(failure(why)); });
+        outbox_.add(
+            [keep = self(), why = frames ? *end_.failure() : frames.error()] { keep->published(failure(why)); });
     }
     deliver(lock);
 }
@@ -151,16 +152,14 @@ void StagedFile::send_staged(FeedSource from, std::uint64_t prefix) {
 // A store that takes UploadPart may refuse UploadPartCopy.
 bool StagedFile::commit_without_copies(const Error& error) {
     const bool version_is_gone = error.errno_value == ESTALE || error.errno_value == ENOENT;
-    if (!std::exchange(keeps_runs_, false) || failure_ || error.retryable || version_is_gone ||
+    if (!std::exchange(keeps_runs_, false) || end_.failure() || error.retryable || version_is_gone ||
         overwrite_ == Overwrite::kRefused || !committer_ || !committer_->failed()) {
         return false;
     }
     outbox_.add([key = key_] {
         log_warning(format("{}: the store could not copy the unchanged ranges; uploading them", escaped(key)));
     });
-    for (std::function<void()>& end : std::exchange(undecided_, {})) {
-        outbox_.add(std::move(end));
-    }
+    end_.goes_on();
     note_unanswered(committer_);
     commit_whole();
     return true;
@@ -174,7 +173,7 @@ void StagedFile::published(Result<CommittedObject> object) {
     }
     keeps_runs_ = false;
     committing_ = false;
-    if (object && !failure_) {
+    if (object && !end_.failure()) {
         object->key = key_;
         start_from(std::move(*object));
         stream_ = nullptr;
@@ -210,7 +209,7 @@ void StagedFile::discard_staged() {
 
 void StagedFile::answer_commit() {
     // An unmount right after the answer leaves nothing behind.
-    if (ending_ > 0) {
+    if (end_.is_under_way()) {
         commit_waits_ = true;
         return;
     }

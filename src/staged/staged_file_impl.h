@@ -22,6 +22,7 @@
 #include "staged/staged_bytes.h"
 #include "staged/staged_content.h"
 #include "staged/staged_file.h"
+#include "write/file_end.h"
 #include "write/pending_calls.h"
 #include "write/stream_writer.h"
 
@@ -96,14 +97,16 @@ private:
         REQUIRES(mutex_);
     void truncate_stream(const PendingPointer& pending, std::uint64_t size) REQUIRES(mutex_);
     [[nodiscard]] bool is_being_published() const REQUIRES(mutex_);
-    [[nodiscard]] bool may_move() const REQUIRES(mutex_) { return !failure_ && !orphaned_ && !is_being_published(); }
+    [[nodiscard]] bool may_move() const REQUIRES(mutex_) {
+        return !end_.failure() && !orphaned_ && !is_being_published();
+    }
     [[nodiscard]] Status check_reach(std::uint64_t offset, std::uint64_t length, std::string_view what) const
         REQUIRES(mutex_);
     // What is being carried out has ended.
     void next() REQUIRES(mutex_);
     template <class Call>
     void answer(const PendingPointer& pending) REQUIRES(mutex_) {
-        outbox_.add([pending, why = failure_] {
+        outbox_.add([pending, why = end_.failure()] {
             auto& call = std::get<Call>(*pending);
             call.done(why ? Status(failure(*why)) : Status());
         });
@@ -120,8 +123,6 @@ private:
     // Before the writer is given up for a failure.
     void note_unanswered(const std::shared_ptr<StreamWriter>& writer) REQUIRES(mutex_);
     void remove_temporary(const std::string& key) REQUIRES(mutex_);
-    // Of a file that has failed: runs what ends something of it in the store.
-    void end_when_told(std::function<void()> end) REQUIRES(mutex_);
     void ended(const Status& status) EXCLUDES(mutex_);
     void answer_aborts() REQUIRES(mutex_);
     void deliver(MutexLock& lock) REQUIRES(mutex_) RELEASE(lock);
@@ -183,11 +184,9 @@ private:
     Overwrite overwrite_ GUARDED_BY(mutex_);
     Queue pending_ GUARDED_BY(mutex_);
     bool busy_ GUARDED_BY(mutex_) = false;
-    std::optional<Error> failure_ GUARDED_BY(mutex_);
+    FileEnd end_ GUARDED_BY(mutex_){outbox_};
     // Why nothing is published any more, although the file can be changed and read.
     std::optional<Error> orphaned_ GUARDED_BY(mutex_);
-    std::function<void(const Error&)> when_failed_ GUARDED_BY(mutex_);
-    Wait before_ending_ GUARDED_BY(mutex_);
 
     // What the file started from; its object's key says where it lies.
     std::optional<Base> base_ GUARDED_BY(mutex_);
@@ -209,8 +208,6 @@ private:
     bool committing_ GUARDED_BY(mutex_) = false;
     std::vector<CommitDone> commit_done_ GUARDED_BY(mutex_);
     std::shared_ptr<StreamWriter> committer_ GUARDED_BY(mutex_);
-    // Ends of its upload, while it is open whether the file fails with it.
-    std::vector<std::function<void()>> undecided_ GUARDED_BY(mutex_);
     // Of writers that are gone.
     std::vector<std::string> unanswered_ GUARDED_BY(mutex_);
     // It copies what lies between changes.
@@ -220,10 +217,6 @@ private:
 
     // Keys of objects that are known only here.
     std::vector<std::string> temporaries_ GUARDED_BY(mutex_);
-    // Requests that clean up, and their waiters.
-    int ending_ GUARDED_BY(mutex_) = 0;
-    Status ending_status_ GUARDED_BY(mutex_);
-    std::vector<Done> aborted_ GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptfs

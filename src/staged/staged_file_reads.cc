@@ -12,8 +12,8 @@ void StagedFile::read(std::uint64_t offset, std::size_t size, ReadDone done) {
     size = std::min(size, BufferPool::kPayloadSize);
     const auto keep = self();
     MutexLock lock(mutex_);
-    if (failure_) {
-        outbox_.add([done = std::move(done), why = *failure_] { done(failure(why)); });
+    if (end_.failure()) {
+        outbox_.add([done = std::move(done), why = *end_.failure()] { done(failure(why)); });
         deliver(lock);
         return;
     }
@@ -85,7 +85,7 @@ void StagedFile::read_again(const std::shared_ptr<BaseReader>& base, std::uint64
         const MutexLock lock(mutex_);
         is_replaced_by_own = base_ && base_->reader != base;
         // The store may have carried out a commit whose answer is not here yet. Its end goes on with the queue.
-        if (!is_replaced_by_own && committing_ && !failure_) {
+        if (!is_replaced_by_own && committing_ && !end_.failure()) {
             pending_.add(std::make_shared<Pending>(PendingRead{offset, size, std::move(done)}));
             return;
         }

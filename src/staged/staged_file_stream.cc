@@ -52,7 +52,7 @@ void StagedFile::start_stream(const PendingPointer& pending) {
 
 void StagedFile::stream_started(const PendingPointer& pending, const Status& status) {
     MutexLock lock(mutex_);
-    if (status && !failure_) {
+    if (status && !end_.failure()) {
         discard_staged();
     } else if (!status) {
         stop_for(stream_, status.error());
@@ -67,8 +67,8 @@ void StagedFile::stream_started(const PendingPointer& pending, const Status& sta
 
 void StagedFile::stream_failed(const FileWriter* stream, const Error& error) {
     MutexLock lock(mutex_);
-    if (stream == stream_.get() && when_failed_) {
-        outbox_.add([told = std::exchange(when_failed_, nullptr), error] { told(error); });
+    if (stream == stream_.get()) {
+        end_.tell(error);
     }
     deliver(lock);
 }
@@ -149,7 +149,7 @@ void StagedFile::stream_left(const PendingPointer& pending, Result<CommittedObje
     hiding_ended(object);
     if (!object) {
         stop(std::move(object.error()));
-    } else if (failure_) {
+    } else if (end_.failure()) {
         remove_temporary(object->key);
     } else {
         const std::uint64_t size = content_.size();
@@ -167,7 +167,7 @@ void StagedFile::stream_left(const PendingPointer& pending, Result<CommittedObje
 void StagedFile::orphan(Error why, Done done) {
     const auto keep = self();
     MutexLock lock(mutex_);
-    if (failure_ || is_being_published()) {
+    if (end_.failure() || is_being_published()) {
         lock.unlock();
         abort(std::move(why), std::move(done));
         return;
@@ -222,7 +222,7 @@ void StagedFile::hidden_base_copied(const PendingPointer& pending, Result<Commit
     hiding_ended(object);
     if (!object) {
         stop_for(committer_, std::move(object.error()));
-    } else if (failure_) {
+    } else if (end_.failure()) {
         remove_temporary(object->key);
     } else {
         committer_ = nullptr;
@@ -238,7 +238,7 @@ void StagedFile::hidden_base_copied(const PendingPointer& pending, Result<Commit
 
 void StagedFile::answer_unseen(PendingUnseen& unseen) {
     // What could not be removed is logged.
-    aborted_.push_back([done = std::move(unseen.done)](const Status& /*ended*/) { done({}); });
+    end_.when_ended([done = std::move(unseen.done)](const Status& /*ended*/) { done({}); });
     next();
 }
 

@@ -26,6 +26,13 @@ Error kept_failure(Error error) {
     return error;
 }
 
+Error renamed_under_way(const std::string& from, const std::string& to) {
+    return failure(EIO, format("{}: renamed to {} while bytes written meanwhile were on their way to the old name; "
+                               "write the file anew",
+                               escaped(from), escaped(to)))
+        .value();
+}
+
 std::shared_ptr<FileWriter> FileWriter::create(WriteEnvironment& environment, std::string key,
                                                std::optional<CommittedObject> base, Overwrite overwrite) {
     return StreamWriter::create(environment, std::move(key), std::move(base), overwrite);
@@ -100,11 +107,7 @@ void FileWriterImpl::enqueue(Pending pending) {
     const auto keep = self();
     auto pointer = std::make_shared<Pending>(std::move(pending));
     MutexLock lock(mutex_);
-    if (failure_) {
-        Queue::refuse(pointer, *failure_, outbox_);
-    } else {
-        pending_.add(std::move(pointer));
-    }
+    pending_.add(std::move(pointer), end_.failure(), outbox_);
     deliver(lock);
 }
 
@@ -112,10 +115,10 @@ void FileWriterImpl::abort(Error why, Done done) {
     const auto keep = self();
     MutexLock lock(mutex_);
     stop(std::move(why));
-    if (ending_ == 0) {
-        outbox_.add([done = std::move(done)] { done(Status()); });
+    if (end_.is_under_way()) {
+        end_.when_ended(std::move(done));
     } else {
-        aborted_.push_back(std::move(done));
+        outbox_.add([done = std::move(done)] { done(Status()); });
     }
     deliver(lock);
 }
@@ -128,7 +131,7 @@ void FileWriterImpl::begin_anew() {
 
 bool FileWriterImpl::move_to(std::string key, Overwrite overwrite) {
     const MutexLock lock(mutex_);
-    if (failure_ || (committed_ && committed_->key.empty()) || cycle_->upload() || cycle_->is_committing() ||
+    if (end_.failure() || (committed_ && committed_->key.empty()) || cycle_->upload() || cycle_->is_committing() ||
         pending_.have_commit()) {
         return false;
     }
@@ -153,11 +156,8 @@ void FileWriterImpl::committed_moved(std::string key, CommittedObject copy) {
     // Copies that were planned of the old name are not made of one that is not trusted with them.
     const bool loses_copies =
         cycle_->begun() && kept_size_ >= kMinPartSize && environment_.store.lacks_part_copy(key) && !sends_all_again();
-    if ((cycle_->upload() || loses_copies) && !failure_) {
-        fail(failure(EIO, format("{}: renamed to {} while bytes written meanwhile were on their way to the old name; "
-                                 "write the file anew",
-                                 escaped(key_), escaped(key)))
-                 .value());
+    if ((cycle_->upload() || loses_copies) && !end_.failure()) {
+        fail(renamed_under_way(key_, key));
     }
     key_ = std::move(key);
     if (cycle_->begun()) {
@@ -173,12 +173,12 @@ void FileWriterImpl::committed_moved(std::string key, CommittedObject copy) {
 
 void FileWriterImpl::when_failed(std::function<void(const Error&)> told) {
     const MutexLock lock(mutex_);
-    when_failed_ = std::move(told);
+    end_.when_failed(std::move(told));
 }
 
 void FileWriterImpl::before_ending(Wait wait) {
     const MutexLock lock(mutex_);
-    before_ending_ = std::move(wait);
+    end_.before_ending(std::move(wait));
 }
 
 void FileWriterImpl::when_fetched(std::function<void(std::uint64_t offset, Slice bytes)> told) {
@@ -199,7 +199,7 @@ std::string FileWriterImpl::write_id() const {
 std::vector<std::string> FileWriterImpl::unanswered_commits() const {
     const MutexLock lock(mutex_);
     // What is given up while its last request is in flight is not one of them: that request will be answered.
-    const bool is_unanswered = failure_ && failure_->outcome_unknown && !write_id_.empty();
+    const bool is_unanswered = end_.failure() && end_.failure()->outcome_unknown && !write_id_.empty();
     return is_unanswered ? std::vector<std::string>{write_id_} : std::vector<std::string>();
 }
 
@@ -225,7 +225,7 @@ bool FileWriterImpl::pristine() const {
 
 std::optional<Error> FileWriterImpl::failed() const {
     const MutexLock lock(mutex_);
-    return failure_;
+    return end_.failure();
 }
 
 WriterProgress FileWriterImpl::progress() const {
@@ -249,7 +249,7 @@ void FileWriterImpl::deliver(MutexLock& lock) {
 }
 
 void FileWriterImpl::advance() {
-    while (!failure_ && step()) {
+    while (!end_.failure() && step()) {
     }
     cycle_->release_discarded();
 }
@@ -385,7 +385,7 @@ void FileWriterImpl::wait_to_be_charged(const PendingPointer& pending) {
 void FileWriterImpl::charged(const PendingPointer& pending, Buffer buffer) {
     MutexLock lock(mutex_);
     charging_ = false;
-    if (failure_) {
+    if (end_.failure()) {
         discard(std::move(buffer));
     } else {
         auto& write = std::get<StreamWrite>(*pending);
@@ -471,24 +471,19 @@ bool FileWriterImpl::pass_to(std::uint64_t end) {
 }
 
 void FileWriterImpl::fail(Error error) {
-    if (!failure_) {
-        // Whether or not a later call on the file reports it.
-        outbox_.add([line = escaped(error.message)] { log_error(line); });
-        stop(std::move(error));
-    }
+    end_.log(error);
+    stop(std::move(error));
 }
 
 void FileWriterImpl::stop(Error error) {
-    if (failure_) {
+    if (end_.failure()) {
         return;
     }
-    failure_ = kept_failure(std::move(error));
-    if (when_failed_) {
-        outbox_.add([told = std::exchange(when_failed_, nullptr), why = *failure_] { told(why); });
-    }
-    pending_.refuse_all(*failure_, outbox_);
+    end_.fail(std::move(error));
+    const Error& why = *end_.failure();
+    pending_.refuse_all(why, outbox_);
     for (CommitDone& done : std::exchange(commit_done_, {})) {
-        outbox_.add([done = std::move(done), why = *failure_] { done(failure(why)); });
+        outbox_.add([done = std::move(done), why] { done(failure(why)); });
     }
     end_upload(cycle_->take_upload());
     end_cycle();

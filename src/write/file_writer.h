@@ -96,6 +96,9 @@ struct WriterProgress {
 // Python's shutil.move() and fsspec take EACCES for a mode that could not be set, and go on as if the file were whole.
 Error kept_failure(Error error);
 
+// Of a file that is renamed while what its next commit publishes is sent to the old name.
+[[nodiscard]] Error renamed_under_way(const std::string& from, const std::string& to);
+
 class FileWriter : public std::enable_shared_from_this<FileWriter> {
 public:
     using WriteDone = std::function<void(Status)>;

@@ -115,30 +115,21 @@ void FileWriterImpl::end_upload(std::shared_ptr<Upload> upload) {
     if (!upload) {
         return;
     }
-    ++ending_;
+    end_.begin();
     auto end = [keep = self(), upload] { upload->abort([keep](const Status& status) { keep->upload_ended(status); }); };
-    if (!failure_ || !before_ending_) {
+    if (end_.failure()) {
+        // Its memory does not wait.
+        outbox_.add([upload = std::move(upload)] { upload->give_up(); });
+        end_.end_when_told(std::move(end));
+    } else {
         outbox_.add(std::move(end));
-        return;
     }
-    // Its memory does not wait.
-    outbox_.add([upload = std::move(upload), wait = before_ending_, end = std::move(end)] {
-        upload->give_up();
-        wait(end);
-    });
 }
 
 void FileWriterImpl::upload_ended(const Status& status) {
     MutexLock lock(mutex_);
-    if (!status) {
-        ending_status_ = status;
-    }
-    if (--ending_ == 0) {
-        for (Done& done : aborted_) {
-            outbox_.add([done = std::move(done), answer = ending_status_] { done(answer); });
-        }
-        aborted_.clear();
-    }
+    end_.ended(status);
+    end_.answer();
     deliver(lock);
 }
 

@@ -23,6 +23,7 @@
 #include "base/outbox.h"
 #include "write/block_checksums.h"
 #include "write/committed_frames.h"
+#include "write/file_end.h"
 #include "write/file_writer.h"
 #include "write/kept_block.h"
 #include "write/pending_calls.h"
@@ -174,9 +175,7 @@ private:
     Queue pending_ GUARDED_BY(mutex_);
     // The front of the queue waits for memory.
     bool charging_ GUARDED_BY(mutex_) = false;
-    std::optional<Error> failure_ GUARDED_BY(mutex_);
-    std::function<void(const Error&)> when_failed_ GUARDED_BY(mutex_);
-    Wait before_ending_ GUARDED_BY(mutex_);
+    FileEnd end_ GUARDED_BY(mutex_){outbox_};
     std::function<void(std::uint64_t offset, Slice bytes)> when_fetched_ GUARDED_BY(mutex_);
 
     // What is in the bucket, and how much of it the next commit keeps.
@@ -203,11 +202,6 @@ private:
     std::string write_id_ GUARDED_BY(mutex_);
     // Waiters of the commit under way.
     std::vector<CommitDone> commit_done_ GUARDED_BY(mutex_);
-
-    // Uploads that are being ended, and the waiters for that.
-    int ending_ GUARDED_BY(mutex_) = 0;
-    Status ending_status_ GUARDED_BY(mutex_);
-    std::vector<Done> aborted_ GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptfs

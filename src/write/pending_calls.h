@@ -52,6 +52,10 @@ public:
     [[nodiscard]] bool empty() const { return calls_.empty(); }
     [[nodiscard]] const Pointer& front() const { return calls_.front(); }
     void add(Pointer call) { calls_.push_back(std::move(call)); }
+    // Of a file that has failed it is refused.
+    void add(Pointer call, const std::optional<Error>& failure, Outbox& outbox) {
+        failure ? refuse(call, *failure, outbox) : add(std::move(call));
+    }
     // To be carried out once more.
     void put_back(Pointer call) { calls_.push_front(std::move(call)); }
     Pointer take() {
