@@ -120,6 +120,8 @@ void CommitOperation::on_answer(Result<HttpResponse> outcome) {
 
 void CommitOperation::settle(Error error) {
     const bool is_recognisable = !write_id_.empty() || damage_;
+    // What was damaged on its way may be there.
+    error.outcome_unknown = error.outcome_unknown || damage_;
     if (!is_recognisable || error.errno_value == ECANCELED || !may_have_been_ours(error)) {
         finish(failure(std::move(error)));
         return;
@@ -229,6 +231,7 @@ bool CommitOperation::is_damaged(const ObjectInfo& object) const {
 Error CommitOperation::damage() const {
     Error error = *damage_;
     error.retryable = false;
+    error.outcome_unknown = true;
     error.message =
         request_name(call_->request.operation, sender_->bucket(), call_->request.key) + ": " + error.message;
     return error;

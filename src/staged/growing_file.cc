@@ -394,7 +394,7 @@ void GrowingFile::stop(Error error) {
     const Error& why = *end_.failure();
     pending_.refuse_all(why, outbox_);
     if (commit_) {
-        if (commit_->writer && commit_->writer->failed()) {
+        if (commit_->writer) {
             note_failed(*commit_);
         }
         std::move(commit_->waiting.begin(), commit_->waiting.end(), std::back_inserter(waiting_));

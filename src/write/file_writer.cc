@@ -198,9 +198,8 @@ std::string FileWriterImpl::write_id() const {
 
 std::vector<std::string> FileWriterImpl::unanswered_commits() const {
     const MutexLock lock(mutex_);
-    // What is given up while its last request is in flight is not one of them: that request will be answered.
-    const bool is_unanswered = end_.failure() && end_.failure()->outcome_unknown && !write_id_.empty();
-    return is_unanswered ? std::vector<std::string>{write_id_} : std::vector<std::string>();
+    const bool is_one = end_.failure() ? may_be_published_ : is_being_published();
+    return is_one ? std::vector<std::string>{write_id_} : std::vector<std::string>();
 }
 
 std::string FileWriterImpl::key() const {
@@ -480,6 +479,8 @@ void FileWriterImpl::stop(Error error) {
         return;
     }
     end_.fail(std::move(error));
+    // The answer comes too late for anyone.
+    may_be_published_ = is_being_published();
     const Error& why = *end_.failure();
     pending_.refuse_all(why, outbox_);
     for (CommitDone& done : std::exchange(commit_done_, {})) {

@@ -168,8 +168,8 @@ public:
     [[nodiscard]] virtual WriterProgress progress() const = 0;
     // A commit whose answer was lost may be in the bucket: the next commit finds out.
     [[nodiscard]] virtual bool may_have_committed() const { return false; }
-    // Where the file has failed: by which the objects of those commits are known whose answers were lost
-    // (kWriteIdMetadata). They may be in the bucket.
+    // Where the file has failed: by which the objects of those commits are known whose answers were lost, or come too
+    // late for anyone (kWriteIdMetadata). They may be in the bucket, or get there.
     [[nodiscard]] virtual std::vector<std::string> unanswered_commits() const = 0;
     // Bytes that are in the bucket and that the next commit sends once more; 0 where that is not known.
     [[nodiscard]] virtual std::uint64_t sent_again() const { return 0; }

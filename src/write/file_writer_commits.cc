@@ -47,7 +47,9 @@ CopySource FileWriterImpl::committed_source() const {
 
 void FileWriterImpl::published(Result<PutResponse> result) {
     if (!result) {
+        const bool is_unknown = result.error().outcome_unknown;
         fail(std::move(result.error()));
+        may_be_published_ = is_unknown;
         return;
     }
     CommittedObject object;

@@ -148,6 +148,10 @@ private:
     // --- file_writer_commits.cc: commits, and the cycle that leads to each.
     void commit_requested(PendingCommit commit) REQUIRES(mutex_);
     [[nodiscard]] bool commit_step() REQUIRES(mutex_);
+    // The request that does it may be on its way.
+    [[nodiscard]] bool is_being_published() const REQUIRES(mutex_) {
+        return cycle_->is_committing() && cycle_->is_publishing();
+    }
     void published(Result<PutResponse> result) override REQUIRES(mutex_);
     [[nodiscard]] bool cut(std::uint64_t size) REQUIRES(mutex_);
     void start_over() REQUIRES(mutex_);
@@ -200,6 +204,8 @@ private:
     std::shared_ptr<UploadCycle> cycle_ GUARDED_BY(mutex_);
     // Of the latest upload, until it is published.
     std::string write_id_ GUARDED_BY(mutex_);
+    // The file has failed, and that upload may be in the bucket, or get there.
+    bool may_be_published_ GUARDED_BY(mutex_) = false;
     // Waiters of the commit under way.
     std::vector<CommitDone> commit_done_ GUARDED_BY(mutex_);
 };

@@ -209,6 +209,35 @@ TEST_F(FailedSiblingsTest, WhatACommitLeavesWhoseAnswerWasLostMakesNothingGood) 
     }
 }
 
+// Another thread has asked for it: nobody waits for its answer any more.
+TEST_F(FailedSiblingsTest, WhatIsPublishedAfterItsWriterWasKilledMakesNothingGood) {
+    for (const int flags : {O_WRONLY, O_RDWR}) {
+        for (const bool is_large : {false, true}) {
+            const Operation operation = is_large ? Operation::kCompleteUpload : Operation::kPut;
+            const std::string name = "shard" + std::to_string(flags) + (is_large ? "large" : "");
+            const HandleId handle = create(name, flags)->opened.handle;
+            const std::string block(std::size_t{1} << 20, 'a');
+            for (std::uint64_t number = 0; number < (is_large ? 20U : 1U); ++number) {
+                ASSERT_TRUE(write(handle, number << 20, block));
+            }
+            store.hold(operation);
+            auto synced = std::async(std::launch::async, [&] { return fsync(handle); });
+            ASSERT_TRUE(store.wait_until_held(operation, 1));
+            processes.killed = kProcess;
+            auto killed = std::async(std::launch::async, [&] { return flush(handle); });
+            EXPECT_FALSE(synced.get());
+            store.release(operation);
+            static_cast<void>(killed.get());
+            static_cast<void>(release(handle));
+            processes.killed = 0;
+            EXPECT_EQ(errno_of(commit()), EIO) << name;
+            save(name, "written again");
+            EXPECT_TRUE(commit()) << name;
+            ASSERT_TRUE(unlink(".metadata"));
+        }
+    }
+}
+
 TEST_F(FailedSiblingsTest, WhatTheSecondAttemptLeavesWhoseAnswerWasLostMakesNothingGood) {
     fail_shard();
     const HandleId handle = create("shard")->opened.handle;

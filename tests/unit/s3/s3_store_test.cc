@@ -147,6 +147,14 @@ TEST_F(Store, ADamagedObjectIsNoSuccessWhereItCannotBeReplaced) {
     EXPECT_EQ(puts(), 2);
 }
 
+// It is what the failure of its file is known by.
+TEST_F(Store, WhatWasDamagedMayBeThereThoughTheSecondAttemptIsRefused) {
+    answer_with(damaged_as("\"damaged\""), refusal(403, "AccessDenied"), written_as("\"damaged\""));
+    const Result<PutResponse> created = create();
+    ASSERT_FALSE(created);
+    EXPECT_TRUE(created.error().outcome_unknown);
+}
+
 TEST_F(Store, ADamagedObjectWithoutAnETagIsNoSuccessEither) {
     answer_with(damaged_as(""), refusal(412, "PreconditionFailed"), written_as("\"damaged\""));
     const Result<PutResponse> created = create();
