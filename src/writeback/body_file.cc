@@ -72,7 +72,7 @@ Result<std::shared_ptr<BodyFile>> BodyFile::open(const std::string& directory, s
         const int error = errno;
         return failure(error, format("cannot open {}: {}", escaped(path), std::strerror(error)));
     }
-    return std::make_shared<BodyFile>(std::move(path), std::move(file), number,
+    return std::make_shared<BodyFile>(std::move(path), FileDescriptor(), number,
                                       static_cast<std::uint64_t>(found.st_size));
 }
 
@@ -130,12 +130,29 @@ int BodyFile::put(const Payload& bytes, std::uint64_t offset) {
         written = error == 0 ? whole : 0;
     }
     const Payload rest = bytes.subrange(written, bytes.size() - written);
-    if (const int error = write_all(file_.get(), rest, offset + written); error != 0) {
+    const Descriptor file = for_writing();
+    if (file == nullptr) {
+        return errno;
+    }
+    if (const int error = write_all(file->get(), rest, offset + written); error != 0) {
         return error;
     }
     // The flush that an acknowledgement waits for then has little left to do.
-    ::sync_file_range(file_.get(), static_cast<off_t>(offset), static_cast<off_t>(bytes.size()), SYNC_FILE_RANGE_WRITE);
+    ::sync_file_range(file->get(), static_cast<off_t>(offset), static_cast<off_t>(bytes.size()), SYNC_FILE_RANGE_WRITE);
     return 0;
+}
+
+BodyFile::Descriptor BodyFile::open_now(int flags) const {
+    FileDescriptor file(::open(path_.c_str(), flags | O_NOFOLLOW | O_CLOEXEC));
+    return file ? std::make_shared<const FileDescriptor>(std::move(file)) : nullptr;
+}
+
+BodyFile::Descriptor BodyFile::for_writing() {
+    const MutexLock lock(mutex_);
+    if (file_ == nullptr) {
+        file_ = open_now(O_RDWR);
+    }
+    return file_;
 }
 
 BodyFile::Descriptor BodyFile::past_cache() {
@@ -144,26 +161,36 @@ BodyFile::Descriptor BodyFile::past_cache() {
     }
     const MutexLock lock(mutex_);
     if (past_cache_ == nullptr) {
-        FileDescriptor direct(::open(path_.c_str(), O_WRONLY | O_DIRECT | O_NOFOLLOW | O_CLOEXEC));
-        refuses_direct_ = !direct;
-        past_cache_ = direct ? std::make_shared<const FileDescriptor>(std::move(direct)) : nullptr;
+        past_cache_ = open_now(O_WRONLY | O_DIRECT);
+        refuses_direct_ = past_cache_ == nullptr;
     }
     return past_cache_;
 }
 
 Status BodyFile::sync() {
+    Descriptor file;
     {
         const MutexLock lock(mutex_);
         past_cache_ = nullptr;
+        file.swap(file_);
     }
-    if (failed_ == 0 && ::fdatasync(file_.get()) != 0) {
+    // A write that began before the last flush may have ended behind it.
+    file = file != nullptr ? file : open_now(O_RDWR);
+    if (file == nullptr) {
+        return failed(errno, "open");
+    }
+    if (failed_ == 0 && ::fdatasync(file->get()) != 0) {
         failed_ = errno;
     }
     return failed_ == 0 ? Status() : Status(failed(failed_, "flush"));
 }
 
 Status BodyFile::read(const BodyPiece& piece, std::uint64_t block, MutableByteSpan target) const {
-    if (const int error = read_all(file_.get(), target, piece.offset + block * kChecksumBlock); error != 0) {
+    const Descriptor file = open_now(O_RDONLY);
+    if (file == nullptr) {
+        return failed(errno, "open");
+    }
+    if (const int error = read_all(file->get(), target, piece.offset + block * kChecksumBlock); error != 0) {
         return failed(error == ENODATA ? EIO : error, "read");
     }
     if (block >= piece.checksums.size() || crc32c(target) != piece.checksums[block]) {

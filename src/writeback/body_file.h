@@ -4,13 +4,13 @@
 // What is written is summed up on the way, and compared when it is read: a disk that returns other bytes than it was
 // given makes an error of them, never an object.
 //
-// Ownership: shared by the changes that name it. It is removed with the last of them, unless it is kept for the next
-// mount. Threads: all functions may be called from any thread, several at once; they wait for the disk.
+// Ownership: shared by the changes that name it; it is opened anew for what is read of it. It is removed with the last
+// of them, unless it is kept for the next mount. Threads: all functions may be called from any thread, several at once;
+// they wait for the disk.
 #pragma once
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -23,6 +23,7 @@
 #include "base/mutex.h"
 #include "ckptfs/bytes.h"
 #include "ckptfs/status.h"
+#include "writeback/room_on_disk.h"
 #include "writeback/unsent_change.h"
 
 namespace ckptfs {
@@ -33,7 +34,10 @@ public:
     static Result<std::shared_ptr<BodyFile>> create(const std::string& directory, std::uint64_t number);
     static Result<std::shared_ptr<BodyFile>> open(const std::string& directory, std::uint64_t number);
     BodyFile(std::string path, FileDescriptor file, std::uint64_t number, std::uint64_t size)
-        : path_(std::move(path)), file_(std::move(file)), number_(number), end_(size) {}
+        : path_(std::move(path)),
+          number_(number),
+          file_(file ? std::make_shared<const FileDescriptor>(std::move(file)) : nullptr),
+          end_(size) {}
     ~BodyFile();
     BodyFile(const BodyFile&) = delete;
     BodyFile& operator=(const BodyFile&) = delete;
@@ -64,14 +68,18 @@ private:
     [[nodiscard]] std::uint64_t place_for(std::uint64_t size);
     // 0, or an errno.
     [[nodiscard]] int put(const Payload& bytes, std::uint64_t offset);
+    // Through the page cache; null with errno set where it cannot be opened.
+    [[nodiscard]] Descriptor open_now(int flags) const;
+    [[nodiscard]] Descriptor for_writing() EXCLUDES(mutex_);
     // Null where there is none.
     [[nodiscard]] Descriptor past_cache() EXCLUDES(mutex_);
 
     const std::string path_;
-    const FileDescriptor file_;
     const std::uint64_t number_;
-    Mutex mutex_;
-    // Open from the first large write on, until all is flushed: many files may wait to be sent.
+    mutable Mutex mutex_;
+    // Both are open while something is written that is not flushed, and no longer: thousands of files may wait to be
+    // sent.
+    Descriptor file_ GUARDED_BY(mutex_);
     Descriptor past_cache_ GUARDED_BY(mutex_);
     std::atomic<bool> refuses_direct_ = false;
     std::atomic<std::uint64_t> end_;
@@ -79,21 +87,6 @@ private:
     // An errno.
     std::atomic<int> failed_ = 0;
 };
-
-// Until it succeeds, or `make_room` has found nothing to remove before the last try: another thread may have removed
-// that.
-template <class Try>
-void retry_with_room(const std::function<bool()>& make_room, Try attempt) {
-    bool may_help = make_room != nullptr;
-    while (!attempt() && may_help) {
-        may_help = make_room();
-    }
-}
-
-// Of bytes or open files, for an errno.
-[[nodiscard]] inline bool is_lack_of_room(int errno_value) {
-    return errno_value == ENOSPC || errno_value == EDQUOT || errno_value == EMFILE || errno_value == ENFILE;
-}
 
 // CRC-32C of all of its bytes.
 [[nodiscard]] std::uint32_t checksum_of(const BodyPiece& piece);

@@ -19,6 +19,7 @@
 #include "base/text_file.h"
 #include "base/thread.h"
 #include "ckptfs/log.h"
+#include "writeback/room_on_disk.h"
 
 namespace ckptfs {
 namespace {
@@ -43,17 +44,22 @@ bool lies_in_files(const UnsentChange& change) {
 
 }  // namespace
 
-ChangeLog::ChangeLog(std::string directory, FileDescriptor directory_file, std::uint64_t segment_size)
-    : directory_(std::move(directory)), directory_file_(std::move(directory_file)), segment_size_(segment_size) {}
+ChangeLog::ChangeLog(std::string directory, FileDescriptor directory_file, std::uint64_t segment_size,
+                     std::function<bool()> make_room)
+    : directory_(std::move(directory)),
+      directory_file_(std::move(directory_file)),
+      segment_size_(segment_size),
+      make_room_(std::move(make_room)) {}
 
-Result<ChangeLog::Opened> ChangeLog::open(const std::string& directory, std::uint64_t segment_size) {
+Result<ChangeLog::Opened> ChangeLog::open(const std::string& directory, std::uint64_t segment_size,
+                                          std::function<bool()> make_room) {
     FileDescriptor file(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!file) {
         const int error = errno;
         return failure(error, format("cannot open {}: {}", escaped(directory), std::strerror(error)));
     }
     Opened opened;
-    opened.log.reset(new ChangeLog(directory, std::move(file), segment_size));
+    opened.log.reset(new ChangeLog(directory, std::move(file), segment_size, std::move(make_room)));
     Result<std::vector<LogEntry>> entries = opened.log->read_segments();
     if (!entries) {
         return failure(std::move(entries.error()));
@@ -241,7 +247,7 @@ std::vector<ChangeLog::Waiting> ChangeLog::take_waiting() {
 // The next mount is not to make what was refused, however much of it is on the disk.
 void ChangeLog::cut_off(const std::vector<Waiting>& refused) {
     const bool is_nothing_there = !file_;
-    if (is_nothing_there || (::ftruncate(file_.get(), static_cast<off_t>(size_)) == 0 && ::fsync(file_.get()) == 0)) {
+    if (is_nothing_there || (is_cut_back() && ::fsync(file_.get()) == 0)) {
         return;
     }
     file_.reset();
@@ -252,7 +258,21 @@ void ChangeLog::cut_off(const std::vector<Waiting>& refused) {
     }
 }
 
+// Nothing of a batch is on the disk before it is tried again.
 Status ChangeLog::write(const std::vector<Waiting>& batch) {
+    Status written;
+    retry_with_room(make_room_, [&] {
+        written = write_once(batch);
+        return written || !is_lack_of_room(written.error().errno_value) || !is_cut_back();
+    });
+    return written;
+}
+
+bool ChangeLog::is_cut_back() const {
+    return !file_ || ::ftruncate(file_.get(), static_cast<off_t>(size_)) == 0;
+}
+
+Status ChangeLog::write_once(const std::vector<Waiting>& batch) {
     if (!file_ || size_ >= segment_size_) {
         if (Status begun = begin_segment(); !begun) {
             return begun;

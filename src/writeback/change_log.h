@@ -36,8 +36,10 @@ public:
         // What earlier mounts have left, in order.
         std::vector<LogEntry> entries;
     };
-    // The directory is there, and only this log uses it. `segment_size`: for tests.
-    static Result<Opened> open(const std::string& directory, std::uint64_t segment_size = kSegmentSize);
+    // The directory is there, and only this log uses it. `segment_size`: for tests. `make_room` removes something from
+    // a full disk, or returns false; it is called on the thread of the log.
+    static Result<Opened> open(const std::string& directory, std::uint64_t segment_size = kSegmentSize,
+                               std::function<bool()> make_room = nullptr);
     // As stop().
     ~ChangeLog();
     ChangeLog(const ChangeLog&) = delete;
@@ -66,12 +68,16 @@ private:
         std::function<void(Status)> done;
     };
 
-    ChangeLog(std::string directory, FileDescriptor directory_file, std::uint64_t segment_size);
+    ChangeLog(std::string directory, FileDescriptor directory_file, std::uint64_t segment_size,
+              std::function<bool()> make_room);
     [[nodiscard]] Result<std::vector<LogEntry>> read_segments();
     void count(const std::vector<LogEntry>& entries, const std::string& path) REQUIRES(mutex_);
     void add(Waiting waiting) EXCLUDES(mutex_);
     void run();
     Status write(const std::vector<Waiting>& batch);
+    Status write_once(const std::vector<Waiting>& batch);
+    // What was not flushed is gone.
+    [[nodiscard]] bool is_cut_back() const;
     static void answer(std::vector<Waiting>& batch, const Status& written);
     [[nodiscard]] std::vector<Waiting> take_waiting() EXCLUDES(mutex_);
     void cut_off(const std::vector<Waiting>& refused);
@@ -85,6 +91,7 @@ private:
     const std::string directory_;
     const FileDescriptor directory_file_;
     const std::uint64_t segment_size_;
+    const std::function<bool()> make_room_;
 
     // Of the log's thread.
     FileDescriptor file_;

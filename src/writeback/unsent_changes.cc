@@ -31,7 +31,8 @@ UnsentChanges::UnsentChanges(const WritebackEnvironment& environment)
 
 Result<std::unique_ptr<UnsentChanges>> UnsentChanges::open(const WritebackEnvironment& environment) {
     std::unique_ptr<UnsentChanges> changes(new UnsentChanges(environment));
-    Result<ChangeLog::Opened> opened = ChangeLog::open(environment.directory);
+    Result<ChangeLog::Opened> opened =
+        ChangeLog::open(environment.directory, environment.segment_size, environment.make_room);
     if (!opened) {
         return failure(std::move(opened.error()));
     }

@@ -99,6 +99,8 @@ struct WritebackEnvironment {
     std::function<bool()> make_room{};
     // What was acknowledged as this is in the bucket, under another ETag. On any thread.
     std::function<void(const ObjectInfo& acknowledged, const std::string& etag)> in_bucket{};
+    // Of the log; for tests.
+    std::uint64_t segment_size = ChangeLog::kSegmentSize;
     // A file is being written: calls what is returned once that is over, also where the file was given up. What has not
     // been called by the end of the process is for the next mount to tell others of.
     std::function<std::function<void()>(const std::string& key)> begin_file{};
@@ -234,6 +236,7 @@ private:
     void appended(const Waiting& waiting, const Status& written) EXCLUDES(mutex_);
     void resolve(UnsentChange& change) const REQUIRES(mutex_);
     void resolve_sent(UnsentChange& change) const REQUIRES(mutex_);
+    [[nodiscard]] std::string sent_etag(const std::string& key, const std::string& etag) const REQUIRES(mutex_);
     // As the store is to be asked: with its ETags.
     [[nodiscard]] HeldPtr resolved(const HeldPtr& held) const REQUIRES(mutex_);
     void send_more() EXCLUDES(mutex_);
@@ -245,6 +248,7 @@ private:
     // It will not be made.
     void give_up(const HeldPtr& held);
     void give_up_marker(const HeldPtr& held, const Error& why);
+    void lose_name(const HeldPtr& held, const Error& error);
     void give_up_superseded(const std::vector<HeldPtr>& superseded);
     // By the environment: what was lost, and what has made that good.
     void tell_lost(const std::string& key, const Error& why) const;
@@ -279,6 +283,9 @@ private:
     Overlay overlay_ GUARDED_BY(mutex_);
     SendOrder order_ GUARDED_BY(mutex_);
     EtagAliases aliases_ GUARDED_BY(mutex_);
+    // By key and acknowledged ETag, while the log notes that they were sent: what is appended meanwhile comes behind
+    // that.
+    std::map<std::pair<std::string, std::string>, std::string> being_noted_ GUARDED_BY(mutex_);
     std::deque<Waiting> waiting_ GUARDED_BY(mutex_);
     std::vector<Barrier> barriers_ GUARDED_BY(mutex_);
     // Numbers of changes under way of which it is not known whether they were made.

@@ -37,8 +37,8 @@ bool is_made_of(const UnsentChange& change, const HeldChange& source) {
                        [&](const BodyPiece& piece) { return is_source(piece.key, piece.etag); });
 }
 
-// A name that is to be made once, as a directory or a symbolic link that two mounts make: the object of the faster one
-// says the same. What replaces a version is not given up.
+// A name that is to be made once, as one that several nodes claim, a symbolic link or a directory. It does not hold
+// back what comes after it. What replaces a version is not given up.
 bool is_made_by_another(const UnsentChange& change) {
     return change.kind == UnsentChange::Kind::kPut && change.if_none_match && change.object.size <= kMostInline;
 }
@@ -56,17 +56,20 @@ void UnsentChanges::resolve(UnsentChange& change) const {
 // While the log has their aliases. Not of a version that is unsent itself: an earlier one of its key may have been
 // acknowledged with the same ETag, as copies of one version are.
 void UnsentChanges::resolve_sent(UnsentChange& change) const {
-    if (overlay_.find(change.source_key) == nullptr) {
-        change.source_etag = aliases_.there(change.source_key, change.source_etag);
-    }
-    if (overlay_.find(change.object.key) == nullptr) {
-        change.if_match = aliases_.there(change.object.key, change.if_match);
-    }
+    change.source_etag = sent_etag(change.source_key, change.source_etag);
+    change.if_match = sent_etag(change.object.key, change.if_match);
     for (BodyPiece& piece : change.body) {
-        if (overlay_.find(piece.key) == nullptr) {
-            piece.etag = aliases_.there(piece.key, piece.etag);
-        }
+        piece.etag = sent_etag(piece.key, piece.etag);
     }
+}
+
+std::string UnsentChanges::sent_etag(const std::string& key, const std::string& etag) const {
+    if (overlay_.find(key) == nullptr) {
+        return aliases_.there(key, etag);
+    }
+    // The log may drop the alias before what follows it is made.
+    const auto found = being_noted_.find({key, etag});
+    return found != being_noted_.end() ? found->second : etag;
 }
 
 UnsentChanges::HeldPtr UnsentChanges::resolved(const HeldPtr& held) const {
@@ -125,8 +128,7 @@ void UnsentChanges::send(const HeldPtr& held, HeldPtr to_send) {
 void UnsentChanges::ended(const HeldPtr& held, const Result<std::string>& etag) {
     const UnsentChange& change = held->change;
     if (!etag && is_refused(change, etag.error()) && is_made_by_another(change)) {
-        log_warning(not_made(*held, "another client has changed it since: " + etag.error().message));
-        give_up(held);
+        lose_name(held, etag.error());
         step_ended();
         return;
     }
@@ -149,6 +151,19 @@ void UnsentChanges::tell_lost(const std::string& key, const Error& why) const {
     if (environment_.lost) {
         environment_.lost(key, why);
     }
+}
+
+void UnsentChanges::lose_name(const HeldPtr& held, const Error& error) {
+    Error why = error;
+    why.message = "another client has made this name first: " + error.message;
+    if (held->key().ends_with('/')) {
+        // Its directory is there as well.
+        log_info(not_made(*held, why.message));
+    } else {
+        log_error(not_made(*held, why.message));
+        tell_lost(held->key(), why);
+    }
+    give_up(held);
 }
 
 // Before waits for it end.
@@ -245,6 +260,10 @@ std::vector<UnsentChanges::HeldPtr> UnsentChanges::take_superseded() {
 
 // Until the disk has it nothing that came later is made: made twice, the change would undo it.
 void UnsentChanges::note_sent(const HeldPtr& held, const SentChange& change, const std::string& etag) {
+    if (!change.etag.empty()) {
+        const MutexLock lock(mutex_);
+        being_noted_.insert_or_assign({change.key, change.acknowledged_etag}, change.etag);
+    }
     log_->sent(change, [this, held, change, etag](const Status& written) {
         if (written) {
             sent(held, etag);
@@ -276,6 +295,7 @@ void UnsentChanges::sent(const HeldPtr& held, const std::string& etag) {
         if (!etag.empty()) {
             aliases_.note(change.object.key, change.object.etag, etag);
         }
+        being_noted_.erase({change.object.key, change.object.etag});
         order_.ended(change.number);
         unknown_.erase(change.number);
         refused_.erase(change.number);

@@ -4,52 +4,10 @@
 
 #include <future>
 
-#include "file_system_fixture.h"
+#include "failed_siblings_fixture.h"
 
 namespace ckptfs::fs {
-
-using namespace testing;
 namespace {
-
-constexpr const char* kRecord = "p/.ckptfs/failed/shard";
-
-class FailedSiblingsTest : public FileSystemTest {
-protected:
-    // `path`: of its directory.
-    void fail_shard(const std::string& path = "", NodeId directory = kRootNode) {
-        store.inject({Operation::kPut, "p/" + path + "shard", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
-        const HandleId handle = create("shard", O_WRONLY, directory)->opened.handle;
-        ASSERT_TRUE(write(handle, 0, "content"));
-        EXPECT_EQ(errno_of(close(handle)), EIO);
-    }
-    Status commit() {
-        save("m.tmp", "metadata");
-        return rename("m.tmp", ".metadata");
-    }
-    void write_marker(NodeId directory) {
-        const HandleId marker = create("m.tmp", O_WRONLY, directory)->opened.handle;
-        ASSERT_TRUE(write(marker, 0, "metadata") && close(marker));
-    }
-    // Other mounts are not told of it before the store lets PUTs go; parts of it are there.
-    HandleId fail_upload(const std::string& name, int flags) {
-        store.inject({Operation::kUploadPart, "", store_error(EACCES, "AccessDenied", 403), 1, 1, false});
-        store.hold(Operation::kPut);
-        const HandleId handle = create(name, flags)->opened.handle;
-        for (std::uint64_t block = 0; block < 40; ++block) {
-            static_cast<void>(write(handle, block << 20, std::string(std::size_t{1} << 20, 'a')));
-        }
-        EXPECT_TRUE(store.wait_until_held(Operation::kPut, 1));
-        return handle;
-    }
-    // It is undone after the source was hidden.
-    void fail_rename(const std::string& from, const std::string& to) {
-        store.inject({Operation::kPut, "p/" + from + "/", store_error(EIO, "InternalError", 500), 0, 1, true});
-        EXPECT_EQ(errno_of(rename(from, to)), EIO);
-        EXPECT_TRUE(store.exists("p/" + from + "/"));
-        EXPECT_EQ(store.content("p/" + from + "/"), "");
-    }
-    void tick() { timer.run(FailedSiblings::kTick); }
-};
 
 TEST_F(FailedSiblingsTest, AFailedFileIsRecordedBeforeItsCloseReturns) {
     fail_shard();
@@ -187,74 +145,6 @@ TEST_F(FailedSiblingsTest, TheFailureOfWhoReplacedItStaysRecorded) {
     store.put_object(kRecord, "host: node7\nreason: no room\netag-before: " + saved->etag + "\n");
     fail_shard();
     EXPECT_EQ(store.content(kRecord).find("host: node7\n"), 0U) << store.content(kRecord);
-    EXPECT_EQ(errno_of(commit()), EIO);
-}
-
-// For good: that to the look at the key as well.
-TEST_F(FailedSiblingsTest, WhatACommitLeavesWhoseAnswerWasLostMakesNothingGood) {
-    Error lost = store_error(EIO, "", 0);
-    lost.outcome_unknown = true;
-    for (const int flags : {O_WRONLY, O_RDWR, O_WRONLY | O_APPEND}) {
-        const std::string name = "shard" + std::to_string(flags);
-        const HandleId handle = create(name, flags)->opened.handle;
-        ASSERT_TRUE(write(handle, 0, "half"));
-        store.inject({Operation::kPut, "p/" + name, lost, 0, 1, true});
-        EXPECT_EQ(errno_of(fsync(handle)), EIO);
-        EXPECT_EQ(errno_of(close(handle)), EIO);
-        EXPECT_EQ(store.content("p/" + name), "half");
-        EXPECT_TRUE(store.exists("p/.ckptfs/failed/" + name));
-        EXPECT_EQ(errno_of(commit()), EIO);
-        store.put_object("p/" + name, "what another mount has saved since");
-        EXPECT_TRUE(commit());
-    }
-}
-
-// Another thread has asked for it: nobody waits for its answer any more.
-TEST_F(FailedSiblingsTest, WhatIsPublishedAfterItsWriterWasKilledMakesNothingGood) {
-    for (const int flags : {O_WRONLY, O_RDWR}) {
-        for (const bool is_large : {false, true}) {
-            const Operation operation = is_large ? Operation::kCompleteUpload : Operation::kPut;
-            const std::string name = "shard" + std::to_string(flags) + (is_large ? "large" : "");
-            const HandleId handle = create(name, flags)->opened.handle;
-            const std::string block(std::size_t{1} << 20, 'a');
-            for (std::uint64_t number = 0; number < (is_large ? 20U : 1U); ++number) {
-                ASSERT_TRUE(write(handle, number << 20, block));
-            }
-            store.hold(operation);
-            auto synced = std::async(std::launch::async, [&] { return fsync(handle); });
-            ASSERT_TRUE(store.wait_until_held(operation, 1));
-            processes.killed = kProcess;
-            auto killed = std::async(std::launch::async, [&] { return flush(handle); });
-            EXPECT_FALSE(synced.get());
-            store.release(operation);
-            static_cast<void>(killed.get());
-            static_cast<void>(release(handle));
-            processes.killed = 0;
-            EXPECT_EQ(errno_of(commit()), EIO) << name;
-            save(name, "written again");
-            EXPECT_TRUE(commit()) << name;
-            ASSERT_TRUE(unlink(".metadata"));
-        }
-    }
-}
-
-TEST_F(FailedSiblingsTest, WhatTheSecondAttemptLeavesWhoseAnswerWasLostMakesNothingGood) {
-    fail_shard();
-    const HandleId handle = create("shard")->opened.handle;
-    ASSERT_TRUE(write(handle, 0, "half"));
-    Error lost = store_error(EIO, "", 0);
-    lost.outcome_unknown = true;
-    store.inject({Operation::kPut, "p/shard", lost, 0, 1, true});
-    EXPECT_EQ(errno_of(fsync(handle)), EIO);
-    EXPECT_EQ(errno_of(close(handle)), EIO);
-    EXPECT_EQ(store.content("p/shard"), "half");
-    EXPECT_EQ(errno_of(commit()), EIO);
-}
-
-TEST_F(FailedSiblingsTest, WhatACommitLeavesAfterItsRecordOnAnotherMountMakesNothingGood) {
-    store.put_object(kRecord, "host: node7\netag-before: \nunanswered: id 1\n");
-    store.advance_clock(Milliseconds(2000));
-    store.put_object("p/shard", "half", {{kWriteIdMetadata, "id 1"}});
     EXPECT_EQ(errno_of(commit()), EIO);
 }
 

@@ -60,6 +60,23 @@ TEST_F(AnotherWasFaster, AFileOfAFewBytesIsKeptAsWell) {
     EXPECT_EQ(bucket.content("p/latest"), "anew");
 }
 
+// As one that several nodes claim: it holds nothing back, and its node is told.
+TEST_F(AnotherWasFaster, ANameThatIsMadeOnceIsLostAndTold) {
+    const auto made = mount();
+    PutRequest claim;
+    claim.key = "p/claim";
+    claim.body = Payload::from_string("here");
+    claim.if_none_match = true;
+    ASSERT_TRUE((*made)->put(claim));
+    ASSERT_TRUE(made->put("p/d/a", kLarge));
+    bucket.put_object("p/claim", "another's");
+    made->unsent().start();
+    made->wait_until_sent();
+    EXPECT_TRUE(lost().contains("p/claim"));
+    EXPECT_EQ(made->content("p/claim"), "another's");
+    EXPECT_EQ(bucket.content("p/d/a"), kLarge);
+}
+
 TEST_F(AnotherWasFaster, ItsRemovalLetsTheRestGoOn) {
     const auto made = refused();
     ASSERT_TRUE((*made)->remove("p/d/a", (*made)->head("p/d/a")->etag));

@@ -11,6 +11,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
+#include <iterator>
 #include <memory>
 #include <random>
 #include <string>
@@ -126,6 +128,24 @@ TEST_F(BodyFileTest, MoreIsWrittenAfterAFlush) {
     ASSERT_TRUE(begins && follows);
     EXPECT_TRUE(content(*begins) == first.to_string());
     EXPECT_TRUE(content(*follows) == second.to_string());
+}
+
+// Thousands may wait to be sent.
+TEST_F(BodyFileTest, WhatIsFlushedHoldsNoDescriptor) {
+    const auto open_files = [] {
+        return std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
+                             std::filesystem::directory_iterator());
+    };
+    const auto before = open_files();
+    const Payload bytes = random_bytes(2 * kMiB);
+    const Result<BodyPiece> piece = file->write(bytes);
+    ASSERT_TRUE(piece && file->sync());
+    EXPECT_EQ(open_files(), before - 1) << "its own, from when it was made";
+    file->keep();
+    file = *BodyFile::open(directory.path(), 7);
+    EXPECT_EQ(open_files(), before - 1);
+    EXPECT_TRUE(content(*piece) == bytes.to_string());
+    EXPECT_EQ(open_files(), before - 1);
 }
 
 }  // namespace

@@ -104,6 +104,26 @@ TEST_F(ChangeLogTest, AnEndLeavesWhatWasNotSent) {
     EXPECT_EQ(segments(), 0U);
 }
 
+// A disk that is full, or a process whose files are all open.
+TEST_F(ChangeLogTest, WhereThereIsNoRoomSomeIsMade) {
+    rlimit all{};
+    ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &all), 0);
+    rlimit none = all;
+    none.rlim_cur = 3;
+    int made = 0;
+    const ChangeLog::Opened opened =
+        ChangeLog::open(directory(), 1, [&] { return made++ == 0 && setrlimit(RLIMIT_NOFILE, &all) == 0; }).value();
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+    const Status first = append(*opened.log, 1);
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+    const Status second = append(*opened.log, 2);
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &all), 0);
+    EXPECT_TRUE(first) << first.error().message;
+    EXPECT_FALSE(second);
+    EXPECT_EQ(made, 2);
+    EXPECT_EQ(unsent_on_disk(), std::vector<std::uint64_t>{1});
+}
+
 TEST_F(ChangeLogTest, SegmentsGoFromTheOldestOn) {
     const auto opened = open(1);
     for (std::uint64_t number = 1; number <= 4; ++number) {

@@ -47,7 +47,11 @@ protected:
             dice ^= dice >> 31U;
             return dice % 23 == 0 ? Fate::kFails : Fate::kPasses;
         };
-        made = std::make_unique<WritebackMount>(bucket, pool, directory(), std::uint64_t{4} << 20, fate);
+        // Every second one in segments of a few changes.
+        made = std::make_unique<WritebackMount>(
+            bucket, pool, directory(), std::uint64_t{4} << 20, fate, [this](WritebackEnvironment& environment) {
+                environment.segment_size = seed % 2 == 0 ? 600 : environment.segment_size;
+            });
         made->unsent().start();
     }
     void lose_answers() {

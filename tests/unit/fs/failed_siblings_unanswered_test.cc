@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is in the bucket of a file that has failed is no success of it.
+#include <future>
+
+#include "failed_siblings_fixture.h"
+
+namespace ckptfs::fs {
+namespace {
+
+// For good: that to the look at the key as well.
+TEST_F(FailedSiblingsTest, WhatACommitLeavesWhoseAnswerWasLostMakesNothingGood) {
+    Error lost = store_error(EIO, "", 0);
+    lost.outcome_unknown = true;
+    for (const int flags : {O_WRONLY, O_RDWR, O_WRONLY | O_APPEND}) {
+        const std::string name = "shard" + std::to_string(flags);
+        const HandleId handle = create(name, flags)->opened.handle;
+        ASSERT_TRUE(write(handle, 0, "half"));
+        store.inject({Operation::kPut, "p/" + name, lost, 0, 1, true});
+        EXPECT_EQ(errno_of(fsync(handle)), EIO);
+        EXPECT_EQ(errno_of(close(handle)), EIO);
+        EXPECT_EQ(store.content("p/" + name), "half");
+        EXPECT_TRUE(store.exists("p/.ckptfs/failed/" + name));
+        EXPECT_EQ(errno_of(commit()), EIO);
+        store.put_object("p/" + name, "what another mount has saved since");
+        EXPECT_TRUE(commit());
+    }
+}
+
+// Another thread has asked for it: nobody waits for its answer any more.
+TEST_F(FailedSiblingsTest, WhatIsPublishedAfterItsWriterWasKilledMakesNothingGood) {
+    for (const int flags : {O_WRONLY, O_RDWR}) {
+        for (const bool is_large : {false, true}) {
+            const Operation operation = is_large ? Operation::kCompleteUpload : Operation::kPut;
+            const std::string name = "shard" + std::to_string(flags) + (is_large ? "large" : "");
+            const HandleId handle = create(name, flags)->opened.handle;
+            const std::string block(std::size_t{1} << 20, 'a');
+            for (std::uint64_t number = 0; number < (is_large ? 20U : 1U); ++number) {
+                ASSERT_TRUE(write(handle, number << 20, block));
+            }
+            store.hold(operation);
+            auto synced = std::async(std::launch::async, [&] { return fsync(handle); });
+            ASSERT_TRUE(store.wait_until_held(operation, 1));
+            processes.killed = kProcess;
+            auto killed = std::async(std::launch::async, [&] { return flush(handle); });
+            EXPECT_FALSE(synced.get());
+            store.release(operation);
+            static_cast<void>(killed.get());
+            static_cast<void>(release(handle));
+            processes.killed = 0;
+            EXPECT_EQ(errno_of(commit()), EIO) << name;
+            save(name, "written again");
+            EXPECT_TRUE(commit()) << name;
+            ASSERT_TRUE(unlink(".metadata"));
+        }
+    }
+}
+
+TEST_F(FailedSiblingsTest, WhatTheSecondAttemptLeavesWhoseAnswerWasLostMakesNothingGood) {
+    fail_shard();
+    const HandleId handle = create("shard")->opened.handle;
+    ASSERT_TRUE(write(handle, 0, "half"));
+    Error lost = store_error(EIO, "", 0);
+    lost.outcome_unknown = true;
+    store.inject({Operation::kPut, "p/shard", lost, 0, 1, true});
+    EXPECT_EQ(errno_of(fsync(handle)), EIO);
+    EXPECT_EQ(errno_of(close(handle)), EIO);
+    EXPECT_EQ(store.content("p/shard"), "half");
+    EXPECT_EQ(errno_of(commit()), EIO);
+}
+
+TEST_F(FailedSiblingsTest, WhatACommitLeavesAfterItsRecordOnAnotherMountMakesNothingGood) {
+    store.put_object(kRecord, "host: node7\netag-before: \nunanswered: id 1\n");
+    store.advance_clock(Milliseconds(2000));
+    store.put_object("p/shard", "half", {{kWriteIdMetadata, "id 1"}});
+    EXPECT_EQ(errno_of(commit()), EIO);
+}
+
+}  // namespace
+}  // namespace ckptfs::fs
