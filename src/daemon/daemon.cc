@@ -157,6 +157,9 @@ Service::Events Daemon::service_events() {
     events.hung_up = [this] { return ends_by_hangup(); };
     events.draining = [this](const DrainProgress& progress) {
         draining_ = true;
+        if (is_detached_) {
+            machinery_->hand_over();
+        }
         service_manager_.stopping(progress_text(progress), kServiceManagerPatience);
     };
     if (service_manager_.watchdog() == Milliseconds(0)) {
@@ -269,6 +272,7 @@ int Daemon::serve_until_the_end() {
                     {[this] { mount_answers(); },
                      [this] {
                          guard_.release();
+                         is_detached_ = true;
                          service_->session_ended();
                      }});
     started_ = machinery_->clock().now();

@@ -72,6 +72,8 @@ private:
     SteadyTime started_{};
     WallTime started_at_{};
     std::atomic<bool> draining_ = false;
+    // The kernel has ended the mount.
+    std::atomic<bool> is_detached_ = false;
 
     mutable Mutex traffic_mutex_;
     TrafficMeter traffic_ GUARDED_BY(traffic_mutex_);

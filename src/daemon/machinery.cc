@@ -366,6 +366,20 @@ void Machinery::release_unused_memory() {
     }
 }
 
+void Machinery::hand_over() {
+    if (unsent_ == nullptr || is_handed_over_) {
+        return;
+    }
+    if (!std::exchange(has_told_of_end_, true)) {
+        unsent_->tell_of_end();
+    }
+    if (unsent_->are_wanted()) {
+        is_handed_over_ = true;
+        log_info("the next mount sends what is left on the disk");
+        unsent_->pause();
+    }
+}
+
 void Machinery::cancel() {
     if (keeping_ != nullptr) {
         keeping_->stop();

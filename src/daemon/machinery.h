@@ -78,6 +78,8 @@ public:
     [[nodiscard]] const DiskCache* disk() const { return disk_.get(); }
     // Null without --ack disk.
     [[nodiscard]] const UnsentDisks* unsent() const { return unsent_.get(); }
+    // The mount is gone: what is not sent is left to the next one, if that asks for it. Called again and again.
+    void hand_over();
     // Files that are not in --cache-dir yet, and will be.
     [[nodiscard]] std::uint64_t files_to_keep() const { return keeping_ != nullptr ? keeping_->waiting() : 0; }
     [[nodiscard]] Executor& executor() { return *executor_; }
@@ -142,11 +144,13 @@ private:
     std::unique_ptr<RecordingStore> recording_;
     // Null without --cache-only.
     std::unique_ptr<RecordedStore> recorded_;
-    // Null without --ack disk.
     // Directories of disks that mounts have left, but for this mount's own.
     std::vector<std::string> other_disks_;
+    // Null without --ack disk.
     std::unique_ptr<GivenUpMarkers> given_up_;
     std::unique_ptr<UnsentDisks> unsent_;
+    bool has_told_of_end_ = false;
+    bool is_handed_over_ = false;
     std::unique_ptr<fs::DiskAcknowledgement> acknowledging_;
     std::unique_ptr<Codec> codec_;
     // Null without --cache-dir.

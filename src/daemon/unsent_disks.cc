@@ -9,10 +9,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <memory>
 #include <system_error>
+#include <thread>
 #include <tuple>
 #include <utility>
 
@@ -27,6 +29,11 @@ namespace {
 
 // Of one source on one machine.
 constexpr int kMostMounts = 1'000;
+// A mount that umount(8) has ended says within this time that it is about to end.
+constexpr std::chrono::milliseconds kSaysSo{500};
+// It sends nothing more then, and cancels what is under way.
+constexpr std::chrono::seconds kHandOver{60};
+constexpr std::chrono::milliseconds kLockPause{10};
 
 // None where another has it. One that was removed meanwhile belongs to no mount.
 FileDescriptor lock_of(const std::string& directory) {
@@ -40,6 +47,44 @@ FileDescriptor lock_of(const std::string& directory) {
 bool is_there(const std::string& path) {
     std::error_code problem;
     return std::filesystem::exists(path, problem);
+}
+
+// By files beside the lock, as the mount that has it may be in another container.
+std::string ending_of(const std::string& directory) {
+    return directory + "/ending";
+}
+std::string wanted_of(const std::string& directory) {
+    return directory + "/wanted";
+}
+
+void make_file(const std::string& path) {
+    if (!FileDescriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR))) {
+        log_warning(format("cannot create {}: {}", escaped(path), std::strerror(errno)));
+    }
+}
+
+// Of a directory that another mount has: once that has ended, if it is about to. `until`: when it would have said so.
+FileDescriptor lock_of_ending(const std::string& directory, std::chrono::steady_clock::time_point until) {
+    FileDescriptor lock;
+    while (!(lock = lock_of(directory)) && !is_there(ending_of(directory))) {
+        if (std::chrono::steady_clock::now() >= until) {
+            return {};
+        }
+        std::this_thread::sleep_for(kLockPause);
+    }
+    if (!lock) {
+        log_info("waiting for what the mount before this one has not sent");
+        make_file(wanted_of(directory));
+    }
+    const auto deadline = std::chrono::steady_clock::now() + kHandOver;
+    while (!lock && std::chrono::steady_clock::now() < deadline) {
+        std::this_thread::sleep_for(kLockPause);
+        lock = lock_of(directory);
+    }
+    if (!lock) {
+        log_warning("the mount before this one does not end: what it has not sent is not seen here yet");
+    }
+    return lock;
 }
 
 // Changes that no mount has sent, or what one had begun.
@@ -83,6 +128,7 @@ Result<std::vector<UnsentPlace>> lock_unsent_places(const std::string& cache_dir
     }
     std::vector<UnsentPlace> places;
     const std::string name = format("{}/{:016x}", top, xxh3(source));
+    const auto until = std::chrono::steady_clock::now() + kSaysSo;
     for (int number = 0; number < kMostMounts; ++number) {
         const std::string directory = format("{}-{}", name, number);
         if (!is_there(directory) && !places.empty()) {
@@ -92,7 +138,11 @@ Result<std::vector<UnsentPlace>> lock_unsent_places(const std::string& cache_dir
         if (Status made = make_private_directory(directory); !made) {
             return failure(std::move(made.error()));
         }
-        FileDescriptor lock = lock_of(directory);
+        FileDescriptor lock = lock_of_ending(directory, until);
+        if (lock) {
+            ::unlink(ending_of(directory).c_str());
+            ::unlink(wanted_of(directory).c_str());
+        }
         if (lock && (places.empty() || has_left(directory))) {
             places.push_back({directory, std::move(lock)});
         }
@@ -154,6 +204,17 @@ void UnsentDisks::withdraw_left() const {
     for (const Disk& disk : disks_) {
         disk.store->unsent().withdraw_left();
     }
+}
+
+void UnsentDisks::tell_of_end() const {
+    for (const Disk& disk : disks_) {
+        make_file(ending_of(disk.place.directory));
+    }
+}
+
+bool UnsentDisks::are_wanted() const {
+    return std::any_of(disks_.begin(), disks_.end(),
+                       [](const Disk& disk) { return is_there(wanted_of(disk.place.directory)); });
 }
 
 void UnsentDisks::pause() const {

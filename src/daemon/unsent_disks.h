@@ -26,7 +26,8 @@ struct UnsentPlace {
     std::string directory;
     FileDescriptor lock;
 };
-// The first is for this mount; the others have something that was left. `source`: "https://HOST/BUCKET/PREFIX"
+// The first is for this mount; the others have something that was left. Waits for those of mounts that are about to
+// end. `source`: "https://HOST/BUCKET/PREFIX"
 Result<std::vector<UnsentPlace>> lock_unsent_places(const std::string& cache_dir, const std::string& source);
 
 class UnsentDisks {
@@ -50,6 +51,9 @@ public:
     void start() const;
     // Others know of what the last mount of this disk was writing.
     void withdraw_left() const;
+    // The mount is gone, and sends on: the next one may ask for what is left, and waits for the end of this one.
+    void tell_of_end() const;
+    [[nodiscard]] bool are_wanted() const;
     // Begins to send nothing more, and answers all that waits for that.
     void pause() const;
     // Sends nothing more, and waits for what is under way, which ends with the store.

@@ -14,6 +14,7 @@ import pytest
 from harness.markers import commit, refuse_to_commit
 from harness.mounts import Mount
 from harness.programs import CKPTFS, wait_until
+from harness.simulator import BUCKET
 
 pytestmark = pytest.mark.sanitized
 
@@ -398,6 +399,26 @@ def test_two_mounts_share_a_disk_and_each_sends_its_own(make, simulator, prefix)
     simulator.clear_faults()
     wait_until(lambda: files(simulator, prefix) == ["one", "other"], "both to be sent")
     assert status(again)["safe_to_stop"]
+
+
+def test_after_umount_the_next_mount_goes_on_where_that_one_was(make, simulator, prefix):
+    """umount(8) does not wait until all is sent."""
+    first = make()
+    hold(simulator, prefix, "shard", "latest")
+    (first / "shard").write_bytes(SHARD)
+    (first / "latest").write_bytes(b"five")
+    subprocess.run(["umount", first.path], check=True)
+    following = make()
+    assert (following / "shard").read_bytes() == SHARD
+    assert (following / "latest").read_bytes() == b"five"
+    (following / "latest").write_bytes(b"six")
+    # It does not send what comes before that any more.
+    first.process.wait(60)
+    simulator.clear_faults()
+    assert wait(following.path).returncode == 0
+    client = simulator.client()
+    assert client.get_object(Bucket=BUCKET, Key=f"{prefix}latest")["Body"].read() == b"six"
+    assert (following / "shard").read_bytes() == SHARD
 
 
 def test_a_full_disk_fails_the_file_and_no_other(mount, small_disk, simulator, prefix):
