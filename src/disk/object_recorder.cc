@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <deque>
+#include <functional>
 #include <iterator>
 #include <optional>
 #include <utility>
@@ -16,6 +17,8 @@ namespace {
 
 // Objects that wait: some 30 MB.
 constexpr std::size_t kMostWaiting = std::size_t{1} << 16;
+// At the end, where another process writes to the database: each waits for it for two seconds.
+constexpr int kLastAttempts = 3;
 // Of their bytes.
 constexpr std::size_t kMostBytesWaiting = std::size_t{16} << 20;
 
@@ -52,6 +55,17 @@ public:
         waiting_.push_back(std::move(event));
         const bool was_due = std::exchange(is_due_, true);
         return fills_it ? Due::kNow : was_due ? Due::kNothing : Due::kSoon;
+    }
+
+    // Called, with the mutex, where what was to be written still waits.
+    void when_put_back(std::function<void()> told) EXCLUDES(mutex_) {
+        const MutexLock lock(mutex_);
+        put_back_ = std::move(told);
+    }
+
+    [[nodiscard]] bool waits() EXCLUDES(mutex_) {
+        const MutexLock lock(mutex_);
+        return !waiting_.empty() || has_lost_some_;
     }
 
     // One thread at a time.
@@ -108,10 +122,18 @@ private:
         bytes_ = count_ = 0;
     }
 
-    // Another process writes to it. What came meanwhile comes behind, and the next of it has all written.
+    // Another process writes to it. What came meanwhile comes behind; where some of that was lost all is forgotten, and
+    // this is older.
     void put_back(std::deque<Event> events, bool has_lost_some) EXCLUDES(mutex_) {
         const MutexLock lock(mutex_);
-        has_lost_some_ = has_lost_some_ || has_lost_some;
+        is_due_ = true;
+        if (put_back_) {
+            put_back_();
+        }
+        if (has_lost_some_) {
+            return;
+        }
+        has_lost_some_ = has_lost_some;
         for (Event& event : events) {
             count_ += objects_of(event);
             bytes_ += fit_bytes(event);
@@ -187,10 +209,13 @@ private:
     std::size_t bytes_ GUARDED_BY(mutex_) = 0;
     bool has_lost_some_ GUARDED_BY(mutex_) = false;
     bool is_due_ GUARDED_BY(mutex_) = false;
+    std::function<void()> put_back_ GUARDED_BY(mutex_);
 };
 
 ObjectRecorder::ObjectRecorder(Config config, const Clock& clock, Timer& timer)
-    : clock_(clock), state_(std::make_shared<State>(std::move(config))), writes_(1, timer), timers_(timer) {}
+    : clock_(clock), state_(std::make_shared<State>(std::move(config))), writes_(1, timer), timers_(timer) {
+    state_->when_put_back([this] { timers_.after(kWritesAfter, [this] { write_now(); }); });
+}
 
 ObjectRecorder::~ObjectRecorder() {
     static_cast<void>(stop(Milliseconds(0)));
@@ -237,8 +262,15 @@ void ObjectRecorder::write_now() {
 }
 
 bool ObjectRecorder::stop(Milliseconds patience) {
+    state_->when_put_back(nullptr);
     timers_.stop();
-    write_now();
+    for (int attempt = 0; attempt < kLastAttempts; ++attempt) {
+        writes_.post([state = state_, now = clock_.wall_now(), steady = clock_.now()] {
+            if (state->waits()) {
+                state->write(now, steady);
+            }
+        });
+    }
     return writes_.stop(patience);
 }
 

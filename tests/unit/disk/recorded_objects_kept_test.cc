@@ -137,6 +137,20 @@ TEST_F(RecordedObjects, ADatabaseThatAnotherWritesToIsWaitedFor) {
     offline([&](SyncStore& store) { EXPECT_EQ(names(store, below("")), (std::vector<std::string>{"one", "two"})); });
 }
 
+// An hour may pass before the next change, and a kill before that.
+TEST_F(RecordedObjects, WhatADatabaseWasTooBusyForIsWrittenWithoutAnotherChange) {
+    auto other = ObjectRecord::open(directory(), kBucket).value();
+    ASSERT_TRUE(other->begin());
+    ASSERT_TRUE(online->put(put("one", "content")));
+    timer.run(ObjectRecorder::kWritesAfter);
+    // It is tried again, and waits for as long once more.
+    ASSERT_TRUE(eventually([&] { return timer.waiting(ObjectRecorder::kWritesAfter) > 0; }));
+    other->give_up();
+    timer.run(ObjectRecorder::kWritesAfter);
+    const auto record = ObjectRecord::open(directory(), kBucket).value();
+    EXPECT_TRUE(eventually([&] { return record->find("one").value().has_value(); }));
+}
+
 TEST_F(RecordedObjects, BytesThatCameDamagedAreReplaced) {
     bucket_.put_object("file", "content");
     const ObjectInfo info = bucket_.info("file");
