@@ -8,8 +8,8 @@
 //
 // Ownership: a Buffer belongs to its holder and goes back to the pool when destroyed. share() turns it into
 // shared read-only ownership. The pool outlives every buffer.
-// Threads: all functions may be called from any thread. Callbacks run on the thread that freed the buffer (or inline
-// when one is free) without any lock of the pool held; they must be short.
+// Threads: all functions may be called from any thread. Callbacks run without any lock of the pool held, on a
+// thread of the pool's choosing, or inline when a buffer is free; they must be short.
 #pragma once
 
 #include <cstddef>

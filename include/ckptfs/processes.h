@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the kernel tells of the processes that call us, read from /proc.
 //
-// Of /proc only stat, status, syscall and fdinfo are read: cmdline, maps and environ take the caller's mmap lock and
-// can deadlock with a page fault on the mount. Threads: all functions may be called from any thread; they block only on
-// /proc.
+// Nothing that takes the caller's mmap lock is read on the calling thread, as cmdline, maps and environ are: that can
+// deadlock with a page fault on the mount. Its memory is read by a thread that may hang, and is waited for for some
+// milliseconds. Threads: all functions may be called from any thread; they block only on /proc.
 #pragma once
 
 #include <sys/types.h>

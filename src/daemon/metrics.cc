@@ -114,7 +114,7 @@ void add_disk(Families& families, const DiskActivity& disk) {
                      disk.counts.frames_damaged);
     families.gauge("disk_held_bytes", "What the files in --cache-dir take, of all mounts.", disk.counts.bytes_held);
     families.gauge("disk_to_keep", "Files written that are not in --cache-dir yet.", disk.files_to_keep);
-    families.gauge("disk_limit_bytes", "What they may take.", disk.size);
+    families.gauge("disk_limit_bytes", "What the files in --cache-dir may take.", disk.size);
     families.gauge("disk_usable", "Whether the disk is used; 0 after it failed, or was full.",
                    disk.counts.failure.empty() ? 1.0 : 0.0);
 }
@@ -125,11 +125,12 @@ void add_unsent(Families& families, const UnsentActivity& unsent) {
     }
     families.gauge("unsent_changes", "Changes that the disk has acknowledged and that are not in the bucket.",
                    unsent.changes);
-    families.gauge("unsent_bytes", "What they take on the disk.", unsent.bytes);
-    families.gauge("unsent_limit_bytes", "What they may take before close waits for the store.", unsent.limit);
-    families.gauge("unsent_oldest_seconds", "For how long the oldest of them has waited.",
+    families.gauge("unsent_bytes", "What changes that are not in the bucket take on the disk.", unsent.bytes);
+    families.gauge("unsent_limit_bytes",
+                   "What changes that are not in the bucket may take before close waits for the store.", unsent.limit);
+    families.gauge("unsent_oldest_seconds", "For how long the oldest change that is not in the bucket has waited.",
                    static_cast<double>(unsent.seconds));
-    families.gauge("unsent_failing", "Whether one cannot be sent, and holds back the others.",
+    families.gauge("unsent_failing", "Whether a change cannot be sent, and holds back those behind it.",
                    unsent.failure.empty() ? 0.0 : 1.0);
     families.gauge("unsent_given_up", "Commit markers acknowledged, not made, and not written again.", unsent.given_up);
 }
@@ -140,7 +141,7 @@ void add_memory(Families& families, const PoolUsage& memory) {
                    static_cast<std::uint64_t>(memory.total_buffers * BufferPool::kBufferSize));
     families.gauge("memory_resident_bytes", "Memory for data that is taken from the system, used or not.",
                    static_cast<std::uint64_t>(memory.touched_buffers * BufferPool::kBufferSize));
-    families.begin(MetricType::Gauge, "memory_used_bytes", "Memory that holds data, by what for.");
+    families.begin(MetricType::Gauge, "memory_used_bytes", "Memory that holds data, by use.");
     for (std::size_t use = 0; use < kMemoryUses; ++use) {
         families.add(static_cast<std::uint64_t>(memory.in_use[use] * BufferPool::kBufferSize), {{"use", kNames[use]}});
     }

@@ -357,7 +357,7 @@ void DiskCache::has_opened(std::weak_ptr<KeptFileOnDisk> file) {
 
 void DiskCache::found_damage(const std::string& path) {
     if (damaged_.fetch_add(1) == 0) {
-        log_warning(format("{} is damaged; what is, is fetched again", escaped(path)));
+        log_warning(format("{} is damaged; fetching the damaged parts again", escaped(path)));
     }
 }
 

@@ -69,7 +69,7 @@ Result<std::unique_ptr<ObjectRecord>> ObjectRecord::open(const std::string& dire
     if (opened || !opened.error().damaged) {
         return opened;
     }
-    log_warning(format("begun anew: {}", opened.error().message));
+    log_warning(format("starting the record of --cache-only over: {}", opened.error().message));
     if (Status removed = remove_files(path); !removed) {
         return failure(std::move(removed.error()));
     }

@@ -88,7 +88,7 @@ public:
             return;
         }
         if (!written && written.error().damaged) {
-            log_warning(format("begun anew: {}", written.error().message));
+            log_warning(format("starting the record of --cache-only over: {}", written.error().message));
             record_.reset();
             written = ObjectRecord::remove(config_.directory);
             written = written ? write_now(events, has_lost_some, now) : written;

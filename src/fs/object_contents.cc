@@ -99,7 +99,7 @@ void ObjectContents::tail_here(const ObjectInfo& object, Readings readings, cons
         fetch_tail(object, std::move(readings), done);
     } else {
         log_warning(format("{}: shown with the size of its object: {}", escaped(object.key),
-                           content ? "its end came otherwise each time" : escaped(content.error().message)));
+                           content ? "its end was different each time it was read" : escaped(content.error().message)));
         done(ObjectContent{FileType::kFile, object.size});
     }
 }

@@ -298,7 +298,8 @@ void op_write_buf(fuse_req_t req, fuse_ino_t /*node*/, fuse_bufvec* received, of
             };
             fs.write(handle, static_cast<std::uint64_t>(offset), std::move(*write), caller,
                      [&fs, handle, is_synchronous, answer](const Status& result) {
-                         result&& is_synchronous ? fs.fsync(handle, answer) : answer(result);
+                         const bool is_to_be_synced = result && is_synchronous;
+                         is_to_be_synced ? fs.fsync(handle, answer) : answer(result);
                      });
         });
 }

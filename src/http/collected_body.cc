@@ -64,7 +64,7 @@ std::optional<Error> CollectedBody::unusable(const std::string& authority, int s
         // That of the others passes.
         error.errno_value = ENOBUFS;
         error.retryable = true;
-        error.message = format("{}: too much is answered at once", authority);
+        error.message = format("{}: too many large responses at once", authority);
         return error;
     }
     return std::nullopt;

@@ -310,9 +310,8 @@ private:
         }
         if (outcome && !request_.if_match.empty() && sender_->habits().took(kPinnedDelete, sent)) {
             log_warning(
-                "the store rejects If-Match on DeleteObject: checking the version with HEAD before, so that what "
-                "another "
-                "mount writes in between is removed with it");
+                "the store rejects If-Match on DeleteObject: checking the version with HEAD before instead; what "
+                "another mount writes in between is removed as well");
         }
         done_(outcome || is_gone(outcome.error()) ? Status() : failure(std::move(outcome.error())));
     }

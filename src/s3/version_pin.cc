@@ -113,8 +113,8 @@ void VersionPin::send_as(Call& call, SentCondition sent) {
 void VersionPin::tell() const {
     if (sender_->habits().is_first(header_)) {
         log_warning(
-            format("the store rejects {} although the version matches: checking with HEAD before and after, so that a "
-                   "change by another mount in between goes unnoticed",
+            format("the store rejects {} although the version matches: checking with HEAD before and after instead; a "
+                   "change by another mount in between is not noticed",
                    header_ == "if-match" ? "If-Match on writes" : header_));
     }
 }

@@ -56,7 +56,7 @@ private:
             }
             left_ -= size;
         }
-        done_(left_ == 0 ? Status() : damage(held_->key() + ": its body is shorter than it is"));
+        done_(left_ == 0 ? Status() : damage(held_->key() + ": its body on the disk is shorter than the object"));
     }
 
     Status give(ByteSpan bytes) {

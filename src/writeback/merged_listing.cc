@@ -31,7 +31,7 @@ Result<SplitToken> split_token(std::string_view joined) {
     const auto [end, error] = std::from_chars(joined.data(), joined.data() + joined.size(), size);
     const auto digits = static_cast<std::size_t>(end - joined.data());
     if (error != std::errc{} || digits >= joined.size() || joined[digits] != ':' || joined.size() - digits - 1 < size) {
-        return failure(EINVAL, "a listing was continued with a token that is none");
+        return failure(EINVAL, "invalid continuation token of a listing");
     }
     const std::string_view rest = joined.substr(digits + 1);
     return SplitToken{std::string(rest.substr(0, size)), std::string(rest.substr(size))};
