@@ -279,7 +279,8 @@ class NameRules(Rules):
         file, target = (self.live(step["mount"], each) for each in (path, other))
         if file is not None and (file.changed_by or file.fresh):
             # Saved by another process's close, and replaced by another mount since: that moves.
-            other_moves = file.vague() or not file.changed_by or (file.perhaps_saved and file.overtaken)
+            other_moves = (file.vague() or not file.changed_by or file.gave_way
+                           or (file.perhaps_saved and file.overtaken))
             contents = file.contents | (self.names[path].may if other_moves else set())
         else:
             # A log that grows on another mount may have been published again.
@@ -325,8 +326,9 @@ class NameRules(Rules):
                 self.failures |= {path, other}
             return self.perhaps(call) if call.excused or (file and (file.overtaken or file.failed)) else None
         self.lose_name(target)
-        unsure = file is not None and (file.vague() or (file.fresh and not file.changed_by))
+        unsure = file is not None and (file.vague() or file.gave_way or (file.fresh and not file.changed_by))
         if file is not None:
+            file.doubtful = file.doubtful or file.gave_way
             # A version of its own, begun meanwhile, may have had the name instead.
             self.nodes[step["mount"]].pop(path, None)
             file.former.add(file.path)

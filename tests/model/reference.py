@@ -116,6 +116,8 @@ class File:
     doubtful: bool = False
     # The name has changed below it, by another mount or version.
     overtaken: bool = False
+    # By another version of its mount, while nothing of it was unsaved: who looks the name up finds that one.
+    gave_way: bool = False
     # What it has held since all of it was last known to be in the bucket: a log is published from time to time.
     states: set = dataclasses.field(default_factory=set)
     # What it had become by the last save that appended to it, and when that ended; None once anything else has been done.
@@ -345,6 +347,8 @@ class State:
         for file in self.files():
             if file is not by and file.path == path:
                 file.overtaken = True
+                is_here = by is not None and by.mount == file.mount
+                file.gave_way = file.gave_way or (is_here and not (file.changed_by or file.fresh))
 
     def cut_away(self, path: str, mount: int, by: File | None, saver: str, truncated: int,
                  certain: bool, crossed: bool) -> None:
