@@ -247,7 +247,7 @@ std::vector<ChangeLog::Waiting> ChangeLog::take_waiting() {
 // The next mount is not to make what was refused, however much of it is on the disk.
 void ChangeLog::cut_off(const std::vector<Waiting>& refused) {
     const bool is_nothing_there = !file_;
-    if (is_nothing_there || (is_cut_back() && ::fsync(file_.get()) == 0)) {
+    if (is_nothing_there || (cut_back() && ::fsync(file_.get()) == 0)) {
         return;
     }
     file_.reset();
@@ -263,12 +263,12 @@ Status ChangeLog::write(const std::vector<Waiting>& batch) {
     Status written;
     retry_with_room(make_room_, [&] {
         written = write_once(batch);
-        return written || !is_lack_of_room(written.error().errno_value) || !is_cut_back();
+        return written || !is_lack_of_room(written.error().errno_value) || !cut_back();
     });
     return written;
 }
 
-bool ChangeLog::is_cut_back() const {
+bool ChangeLog::cut_back() {
     return !file_ || ::ftruncate(file_.get(), static_cast<off_t>(size_)) == 0;
 }
 

@@ -76,8 +76,8 @@ private:
     void run();
     Status write(const std::vector<Waiting>& batch);
     Status write_once(const std::vector<Waiting>& batch);
-    // What was not flushed is gone.
-    [[nodiscard]] bool is_cut_back() const;
+    // What was not flushed goes.
+    [[nodiscard]] bool cut_back();
     static void answer(std::vector<Waiting>& batch, const Status& written);
     [[nodiscard]] std::vector<Waiting> take_waiting() EXCLUDES(mutex_);
     void cut_off(const std::vector<Waiting>& refused);
