@@ -77,7 +77,8 @@ FileDescriptor lock_of_ending(const std::string& directory, std::chrono::steady_
         make_file(wanted_of(directory));
     }
     const auto deadline = std::chrono::steady_clock::now() + kHandOver;
-    while (!lock && std::chrono::steady_clock::now() < deadline) {
+    // Without that word another mount has it by now, which takes it away.
+    while (!lock && is_there(ending_of(directory)) && std::chrono::steady_clock::now() < deadline) {
         std::this_thread::sleep_for(kLockPause);
         lock = lock_of(directory);
     }
@@ -208,6 +209,8 @@ void UnsentDisks::withdraw_left() const {
 
 void UnsentDisks::tell_of_end() const {
     for (const Disk& disk : disks_) {
+        // Asked of the mount before this one.
+        ::unlink(wanted_of(disk.place.directory).c_str());
         make_file(ending_of(disk.place.directory));
     }
 }

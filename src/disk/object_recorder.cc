@@ -17,10 +17,10 @@ namespace {
 
 // Objects that wait: some 30 MB.
 constexpr std::size_t kMostWaiting = std::size_t{1} << 16;
-// At the end, where another process writes to the database: each waits for it for two seconds.
-constexpr int kLastAttempts = 3;
 // Of their bytes.
 constexpr std::size_t kMostBytesWaiting = std::size_t{16} << 20;
+// At the end, where another process writes to the database: each waits for it for two seconds.
+constexpr int kLastAttempts = 3;
 
 template <class... Each>
 struct Cases : Each... {

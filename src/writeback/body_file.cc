@@ -122,10 +122,12 @@ int BodyFile::put(const Payload& bytes, std::uint64_t offset) {
     if (direct != nullptr) {
         const std::uint64_t whole = bytes.size() / kDirectAlignment * kDirectAlignment;
         const int error = write_direct(direct->get(), bytes.subrange(0, whole), offset);
+        // Without memory for it the page cache may still have some.
+        if (error != 0 && error != EINVAL && error != ENOMEM) {
+            return error;
+        }
         if (error == EINVAL) {
             refuses_direct_ = true;
-        } else if (error != 0) {
-            return error;
         }
         written = error == 0 ? whole : 0;
     }

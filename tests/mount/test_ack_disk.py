@@ -421,6 +421,19 @@ def test_after_umount_the_next_mount_goes_on_where_that_one_was(make, simulator,
     assert (following / "shard").read_bytes() == SHARD
 
 
+def test_what_was_asked_of_an_earlier_mount_does_not_end_the_next_one_early(make, disk, simulator, prefix):
+    """A mount that gave up waiting for it leaves its question there."""
+    made = make()
+    hold(simulator, prefix, "small")
+    (made / "small").write_bytes(SMALL)
+    for lock in (disk / "unsent").glob("*/lock"):
+        (lock.parent / "wanted").touch()
+    subprocess.run(["umount", made.path], check=True)
+    simulator.clear_faults()
+    assert made.process.wait(60) == 0
+    assert files(simulator, prefix) == ["small"]
+
+
 def test_a_full_disk_fails_the_file_and_no_other(mount, small_disk, simulator, prefix):
     made = mount("--ack", "disk", "--cache-dir", str(small_disk / "cache"), "--cache-size", "1M")
     (made / "small").write_bytes(SMALL)
