@@ -24,8 +24,9 @@ protected:
         EXPECT_EQ(Reading::read(*reader, reader->open_stream(), 0, content.size()).value(), content);
         reader = nullptr;
         EXPECT_TRUE(reading->comes_to_rest());
-        reading = nullptr;
+        // What is written there is the reader's memory until then.
         EXPECT_TRUE(files->stop());
+        reading = nullptr;
         // Another mount, which finds it whole; a frame of it is damaged then.
         files = make_cache();
         reading = std::make_unique<Reading>(*files);
@@ -41,8 +42,9 @@ protected:
     }
     ~KeptContainers() override {
         reader = nullptr;
-        reading = nullptr;
+        EXPECT_TRUE(reading->comes_to_rest());
         EXPECT_TRUE(files->stop());
+        reading = nullptr;
     }
 
     std::unique_ptr<DiskCache> make_cache() {
