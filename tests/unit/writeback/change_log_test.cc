@@ -2,6 +2,7 @@
 #include "writeback/change_log.h"
 
 #include <gtest/gtest.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 
 #include <csignal>
@@ -104,24 +105,22 @@ TEST_F(ChangeLogTest, AnEndLeavesWhatWasNotSent) {
     EXPECT_EQ(segments(), 0U);
 }
 
-// A disk that is full, or a process whose files are all open.
+// Of two inodes, its directory has one.
 TEST_F(ChangeLogTest, WhereThereIsNoRoomSomeIsMade) {
-    rlimit all{};
-    ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &all), 0);
-    rlimit none = all;
-    none.rlim_cur = 3;
+    ASSERT_EQ(::mount("none", directory().c_str(), "tmpfs", 0, "size=1m,nr_inodes=2"), 0) << "needs root";
+    const std::string kept = directory() + "/kept";
+    ASSERT_TRUE(std::ofstream(kept).put('.'));
     int made = 0;
-    const ChangeLog::Opened opened =
-        ChangeLog::open(directory(), 1, [&] { return made++ == 0 && setrlimit(RLIMIT_NOFILE, &all) == 0; }).value();
-    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+    ChangeLog::Opened opened =
+        ChangeLog::open(directory(), 1, [&] { return made++ == 0 && std::filesystem::remove(kept); }).value();
     const Status first = append(*opened.log, 1);
-    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
     const Status second = append(*opened.log, 2);
-    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &all), 0);
     EXPECT_TRUE(first) << first.error().message;
     EXPECT_FALSE(second);
     EXPECT_EQ(made, 2);
     EXPECT_EQ(unsent_on_disk(), std::vector<std::uint64_t>{1});
+    opened.log.reset();
+    EXPECT_EQ(::umount2(directory().c_str(), MNT_DETACH), 0);
 }
 
 TEST_F(ChangeLogTest, SegmentsGoFromTheOldestOn) {
