@@ -284,6 +284,7 @@ Status ChangeLog::write_once(const std::vector<Waiting>& batch) {
         text += each.text;
         has_files = has_files || each.has_files;
     }
+    begin_batch(text);
     const std::string path = segment_path(directory_, next_segment_ - 1);
     // An entry whose files have no names after a power cut would be one that cannot be made.
     if (has_files && ::fsync(directory_file_.get()) != 0) {

@@ -14,6 +14,7 @@ namespace ckptfs {
 namespace {
 
 constexpr std::size_t kHeaderSize = 8;
+constexpr std::uint32_t kBeginsBatch = std::uint32_t{1} << 31;
 constexpr std::size_t kSentMembers = 4;
 
 // Bytes, not text: names and values need not be UTF-8, and CBOR's strings are read back as they were written.
@@ -151,7 +152,7 @@ std::size_t size_at(std::string_view text, std::size_t at) {
     if (text.size() - at < kHeaderSize) {
         return 0;
     }
-    const std::size_t size = kHeaderSize + load_u32(text.data() + at);
+    const std::size_t size = kHeaderSize + (load_u32(text.data() + at) & ~kBeginsBatch);
     return text.size() - at < size ? 0 : size;
 }
 
@@ -164,6 +165,11 @@ std::optional<std::string_view> content_at(std::string_view text, std::size_t at
     const std::string_view content = text.substr(at + kHeaderSize, size - kHeaderSize);
     const bool is_whole = crc32c(as_bytes(content)) == load_u32(text.data() + at + sizeof(std::uint32_t));
     return is_whole ? std::optional(content) : std::nullopt;
+}
+
+// Whether the entry there is whole, and one before which all was flushed.
+bool begins_batch(std::string_view text, std::size_t at) {
+    return content_at(text, at) && (load_u32(text.data() + at) & kBeginsBatch) != 0;
 }
 
 std::optional<LogEntry> entry_at(std::string_view text, std::size_t at) {
@@ -186,16 +192,23 @@ std::string encode_entry(const LogEntry& entry) {
     return text;
 }
 
+void begin_batch(std::string& entries) {
+    store_u32(entries.data(), load_u32(entries.data()) | kBeginsBatch);
+}
+
 LogContents parse_log(std::string_view text) {
     LogContents contents;
     while (std::optional<LogEntry> entry = entry_at(text, contents.whole)) {
         contents.entries.push_back(std::move(*entry));
         contents.whole += size_at(text, contents.whole);
     }
-    const std::size_t size = size_at(text, contents.whole);
+    std::size_t size = size_at(text, contents.whole);
     // Zeros, which a power cut may leave, sum up to zero.
     contents.is_foreign = size > kHeaderSize && content_at(text, contents.whole).has_value();
-    contents.is_damaged_inside = size > 0 && entry_at(text, contents.whole + size).has_value();
+    for (std::size_t at = contents.whole; size != 0 && !contents.is_damaged_inside; size = size_at(text, at)) {
+        at += size;
+        contents.is_damaged_inside = begins_batch(text, at);
+    }
     return contents;
 }
 

@@ -4,8 +4,9 @@
 //
 // The log is a row of entries: four bytes with the length of what follows the header, four with its CRC-32C
 // (little-endian), then CBOR (RFC 8949). An entry is a change, or says that a change has been made, and under which
-// ETag. What is unsent is what no later entry says is made. A row ends at the first entry that is cut off or damaged:
-// what a power cut leaves behind the last flush.
+// ETag. What is unsent is what no later entry says is made. Entries are written in batches, each flushed before the
+// next; the topmost bit of a length says that a batch begins with the entry. A row ends at the first entry that is cut
+// off or damaged: a power cut leaves of the last batch whatever the disk had of it.
 //
 // Pure.
 #pragma once
@@ -99,12 +100,14 @@ struct SentChange {
 using LogEntry = std::variant<UnsentChange, SentChange>;
 
 [[nodiscard]] std::string encode_entry(const LogEntry& entry);
+// Of entries, one at least, that are flushed together.
+void begin_batch(std::string& entries);
 
 struct LogContents {
     std::vector<LogEntry> entries;
     // Of the text, up to the first entry that is cut off or damaged.
     std::size_t whole = 0;
-    // Whole entries follow it: no power cut leaves that.
+    // Another batch follows it, which no power cut leaves.
     bool is_damaged_inside = false;
     // What follows it is whole, but of another form: a later version's.
     bool is_foreign = false;

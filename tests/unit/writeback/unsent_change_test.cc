@@ -128,6 +128,25 @@ TEST(UnsentChange, ADamagedEntryEndsTheLog) {
     }
 }
 
+// Of which a power cut may leave any pages.
+TEST(UnsentChange, AHoleInTheLastBatchIsNoDamageAndOneBeforeABatchIs) {
+    const std::string first = encode_entry(any_change(1));
+    std::string batch = encode_entry(any_change(2)) + encode_entry(any_change(3)) + encode_entry(any_change(4));
+    begin_batch(batch);
+    std::string next = encode_entry(any_change(5));
+    begin_batch(next);
+    for (std::size_t at = first.size() + 8; at < first.size() + encode_entry(any_change(2)).size(); at += 3) {
+        std::string damaged = first + batch;
+        damaged[at] = static_cast<char>(damaged[at] ^ 0x10);
+        const LogContents contents = parse_log(damaged);
+        ASSERT_EQ(contents.entries.size(), 1U) << at;
+        ASSERT_EQ(contents.whole, first.size()) << at;
+        ASSERT_FALSE(contents.is_damaged_inside) << at;
+        ASSERT_TRUE(parse_log(damaged + next).is_damaged_inside) << at;
+    }
+    EXPECT_EQ(parse_log(first + batch + next).entries.size(), 5U);
+}
+
 TEST(UnsentChange, BytesThatAreNoLogAreNone) {
     EXPECT_TRUE(parse_log("").entries.empty());
     EXPECT_TRUE(parse_log(std::string(100, '\0')).entries.empty());
