@@ -18,16 +18,8 @@ namespace ckptfs::fs {
 
 namespace {
 
-constexpr Milliseconds kLongestPause{std::chrono::minutes(1)};
-// Doublings of kTick that stay below the longest pause.
-constexpr int kMostDoublings = 4;
 // Of one file: a record is read up to 4 KiB.
 constexpr std::ptrdiff_t kMostUnanswered = 32;
-
-// At least: the steady clock stands still while the machine is hibernated.
-std::chrono::seconds lateness(SteadyTime::duration since) {
-    return std::max(std::chrono::seconds(0), std::chrono::floor<std::chrono::seconds>(since) - kTimesDifferBy);
-}
 
 // To be called once for each of several, and once by the caller that counts them.
 std::function<void()> joined(std::size_t count, std::function<void()> then) {
@@ -286,125 +278,6 @@ void FailedSiblings::directory_renamed(const std::string& old_directory, const s
         when_recorded(key, one_less);
     }
     clear_below(old_directory, one_less);
-}
-
-// --- the bucket
-
-// Before the store is asked, which may take longer than this process lives.
-void FailedSiblings::note(Entry& entry) {
-    entry.noted = true;
-    FailedRecord record = record_of(entry);
-    record.since = record.since.value_or(record.failed);
-    record.noted = record.failed - std::chrono::duration_cast<WallTime::duration>(entry.file.ago);
-    record.late = {};
-    outbox_.add([this, key = entry.file.key, text = record_text(record)] { notes_.begun(key, text); });
-}
-
-void FailedSiblings::end_note(Entry& entry) {
-    if (std::exchange(entry.noted, false)) {
-        outbox_.add([this, key = entry.file.key] { notes_.ended(key); });
-    }
-}
-
-void FailedSiblings::settle(Entries::iterator found) {
-    Entry& entry = found->second;
-    if (entry.cleared || entry.recorded) {
-        end_note(entry);
-    }
-    if (entry.in_flight) {
-        return;
-    }
-    if (entry.cleared ? !entry.may_exist : entry.recorded) {
-        for (std::function<void()>& then : std::exchange(entry.waiting, {})) {
-            outbox_.add(std::move(then));
-        }
-        if (entry.cleared) {
-            entries_.erase(found);
-        }
-        return;
-    }
-    entry.in_flight = entry.may_exist = true;
-    if (entry.cleared) {
-        outbox_.add([this, key = found->first, etag = entry.record_etag] {
-            store_.remove(RemoveRequest(record_key(key), etag), [this, key](const Status& status) {
-                // What another mount has put there is not this one's to remove.
-                const bool is_anothers = !status && status.error().errno_value == ESTALE;
-                answered(key, 0, is_anothers ? Status() : status);
-            });
-        });
-    } else {
-        // Not that of the record before, once this one may be there.
-        entry.record_etag.clear();
-        write_record(found->first, entry);
-    }
-}
-
-// The store is asked for the object first in any case. Where it cannot be reached, the record says for how long.
-void FailedSiblings::write_record(const std::string& key, const Entry& entry) {
-    outbox_.add([this, key, failure_number = entry.failure_number, failed = entry.failed_at - entry.file.ago,
-                 record = record_of(entry)] {
-        store_.head(key, [this, key, failure_number, failed, record](const Result<ObjectInfo>& object) {
-            const bool is_anothers = record.etag_before && object && object->etag != *record.etag_before &&
-                                     !is_left_by_failed(record.unanswered, *object);
-            is_anothers ? made_good_elsewhere(key, failure_number) : put_record(key, failure_number, failed, record);
-        });
-    });
-}
-
-void FailedSiblings::put_record(const std::string& key, int failure_number, SteadyTime failed, FailedRecord record) {
-    record.late = lateness(clock_.now() - failed);
-    PutRequest request;
-    request.key = record_key(key);
-    request.body = Payload::from_string(record_text(record));
-    request.content_type = "text/plain";
-    store_.put(std::move(request), [this, key, failure_number, late = record.late](const Result<PutResponse>& result) {
-        answered(key, failure_number, result ? Status() : failure(result.error()), result ? result->etag : "", late);
-    });
-}
-
-void FailedSiblings::made_good_elsewhere(const std::string& key, int failure_number) {
-    MutexLock lock(mutex_);
-    const auto found = entries_.find(key);
-    Entry& entry = found->second;
-    entry.in_flight = entry.may_exist = false;
-    entry.failures = 0;
-    entry.cleared = entry.cleared || failure_number == entry.failure_number;
-    settle(found);
-    answer_if_all_recorded();
-    outbox_.deliver(lock);
-}
-
-void FailedSiblings::answered(const std::string& key, int written, const Status& status, const std::string& record_etag,
-                              std::chrono::seconds late) {
-    MutexLock lock(mutex_);
-    const auto found = entries_.find(key);
-    Entry& entry = found->second;
-    entry.in_flight = false;
-    if (status) {
-        entry.failures = 0;
-        // It may have been cleared, and have failed again, meanwhile.
-        entry.recorded = written == entry.failure_number;
-        entry.may_exist = written != 0;
-        entry.record_etag = record_etag;
-        entry.late = late;
-        settle(found);
-        answer_if_all_recorded();
-        outbox_.deliver(lock);
-        return;
-    }
-    if (entry.failures == 0) {
-        outbox_.add([line = format("other mounts are not told yet that {} {}: {}", escaped(key),
-                                   written != 0 ? "failed" : "no longer counts as failed",
-                                   escaped(status.error().message))] { log_warning(line); });
-    }
-    const int doublings = waiting_for_all_.empty() ? std::min(entry.failures, kMostDoublings) : 0;
-    entry.next_try = clock_.now() + std::min(kTick * (1 << doublings), kLongestPause);
-    ++entry.failures;
-    // No caller is to wait for later attempts.
-    for (std::function<void()>& then : std::exchange(entry.waiting, {})) {
-        outbox_.add(std::move(then));
-    }
-    outbox_.deliver(lock);
 }
 
 void FailedSiblings::make_room() {

@@ -6,7 +6,7 @@
 // All mounts have one record of a name. One whose earlier version has been replaced meanwhile writes none: it would
 // take the place of the failure of who replaced it.
 //
-// Changes are in failed_siblings.cc, questions in failed_siblings_questions.cc.
+// Changes are in failed_siblings.cc, records in failed_siblings_records.cc, questions in failed_siblings_questions.cc.
 //
 // Memory is bounded: of more than kMaxFiles, those whose records are in the bucket are remembered there only.
 // Threads: all functions may be called from any thread and return at once; callbacks run without locks held, on any
@@ -148,6 +148,8 @@ private:
         bool may_exist = false;
         // Of the record that was written last: another mount may have put its own in the place.
         std::string record_etag;
+        // What was written there last, and what has been tried since: writing it was not answered, or failed.
+        std::vector<std::string> own_records;
         std::chrono::seconds late{0};
         bool in_flight = false;
         int failures = 0;
@@ -167,6 +169,10 @@ private:
     void write_record(const std::string& key, const Entry& entry) REQUIRES(mutex_);
     // `failed`: under this name.
     void put_record(const std::string& key, int failure_number, SteadyTime failed, FailedRecord record);
+    void remove_record(const std::string& key, const Entry& entry) REQUIRES(mutex_);
+    // Another mount's stays.
+    void remove_if_among(const std::string& key, const std::vector<std::string>& own);
+    void remove_version(const std::string& key, const std::string& record_etag);
     // Another version has the name by now: no record is needed.
     void made_good_elsewhere(const std::string& key, int failure_number);
     void clear_entry(Entries::iterator entry, std::function<void()> then) REQUIRES(mutex_);
@@ -178,9 +184,14 @@ private:
     [[nodiscard]] Entries::iterator retried_by(const RenamedFile& renamed) REQUIRES(mutex_);
     [[nodiscard]] Entries::iterator first_below(const std::string& directory) REQUIRES(mutex_);
 
-    // `written`: the failure whose record was to be written; 0 where it was to be removed.
-    void answered(const std::string& key, int written, const Status& status, const std::string& record_etag = {},
-                  std::chrono::seconds late = {});
+    // What was to be written; nothing where the record was to be removed.
+    struct WrittenRecord {
+        int failure_number = 0;
+        std::chrono::seconds late{0};
+        std::string text;
+    };
+    void answered(const std::string& key, const WrittenRecord& written, const Status& status,
+                  const std::string& record_etag = {});
     void tick();
 
     ObjectStore& store_;

@@ -68,6 +68,39 @@ TEST_F(FailedSiblingsTest, WhatTheSecondAttemptLeavesWhoseAnswerWasLostMakesNoth
     EXPECT_EQ(errno_of(commit()), EIO);
 }
 
+// The record of a failure, whose answer was lost, is this mount's to remove. One of another mount in its place is not.
+TEST_F(FailedSiblingsTest, ARecordWithoutAnAnswerIsRemovedUnlessAnotherMountHasReplacedIt) {
+    for (const bool is_replaced : {false, true}) {
+        Error lost = store_error(EIO, "", 0);
+        lost.outcome_unknown = true;
+        store.inject({Operation::kPut, kRecord, lost, 0, 1, true});
+        fail_shard();
+        ASSERT_TRUE(store.exists(kRecord));
+        if (is_replaced) {
+            store.put_object(kRecord, "host: node7\nreason: no room\n");
+        }
+        save("shard", "written again");
+        EXPECT_EQ(store.exists(kRecord), is_replaced);
+        ASSERT_TRUE(unlink("shard"));
+    }
+}
+
+// The store has not taken the later one.
+TEST_F(FailedSiblingsTest, AnEarlierRecordIsRemovedWithALaterOneThatWasNotAnswered) {
+    fail_shard();
+    store.put_object("p/shard", "what another mount has saved since");
+    clock.advance(Milliseconds(2000));
+    store.inject({Operation::kPut, "p/shard", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+    store.inject({Operation::kPut, kRecord, store_error(EIO, "InternalError", 500), 0, 1, false});
+    const Result<OpenedFile> opened = open(lookup("shard")->node, O_WRONLY | O_TRUNC);
+    ASSERT_TRUE(opened && write(opened->handle, 0, "content"));
+    EXPECT_EQ(errno_of(close(opened->handle)), EIO);
+    ASSERT_TRUE(store.exists(kRecord));
+    save("shard", "written again");
+    EXPECT_FALSE(store.exists(kRecord));
+    EXPECT_TRUE(commit());
+}
+
 TEST_F(FailedSiblingsTest, WhatACommitLeavesAfterItsRecordOnAnotherMountMakesNothingGood) {
     store.put_object(kRecord, "host: node7\netag-before: \nunanswered: id 1\n");
     store.advance_clock(Milliseconds(2000));

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// The records of files that failed on this mount, in the bucket and in its journal.
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+#include "base/text.h"
+#include "ckptfs/log.h"
+#include "fs/failed_siblings.h"
+
+namespace ckptfs::fs {
+
+namespace {
+
+constexpr Milliseconds kLongestPause{std::chrono::minutes(1)};
+// Doublings of kTick that stay below the longest pause.
+constexpr int kMostDoublings = 4;
+// Of one file, each tried until the store answers: they differ where the file failed again, or later.
+constexpr std::size_t kMostRecords = 4;
+
+// At least: the steady clock stands still while the machine is hibernated.
+std::chrono::seconds lateness(SteadyTime::duration since) {
+    return std::max(std::chrono::seconds(0), std::chrono::floor<std::chrono::seconds>(since) - kTimesDifferBy);
+}
+
+}  // namespace
+
+// Before the store is asked, which may take longer than this process lives.
+void FailedSiblings::note(Entry& entry) {
+    entry.noted = true;
+    FailedRecord record = record_of(entry);
+    record.since = record.since.value_or(record.failed);
+    record.noted = record.failed - std::chrono::duration_cast<WallTime::duration>(entry.file.ago);
+    record.late = {};
+    outbox_.add([this, key = entry.file.key, text = record_text(record)] { notes_.begun(key, text); });
+}
+
+void FailedSiblings::end_note(Entry& entry) {
+    if (std::exchange(entry.noted, false)) {
+        outbox_.add([this, key = entry.file.key] { notes_.ended(key); });
+    }
+}
+
+void FailedSiblings::settle(Entries::iterator found) {
+    Entry& entry = found->second;
+    if (entry.cleared || entry.recorded) {
+        end_note(entry);
+    }
+    if (entry.in_flight) {
+        return;
+    }
+    if (entry.cleared ? !entry.may_exist : entry.recorded) {
+        for (std::function<void()>& then : std::exchange(entry.waiting, {})) {
+            outbox_.add(std::move(then));
+        }
+        if (entry.cleared) {
+            entries_.erase(found);
+        }
+        return;
+    }
+    entry.in_flight = entry.may_exist = true;
+    if (entry.cleared) {
+        remove_record(found->first, entry);
+    } else {
+        // Not that of the record before, once this one may be there.
+        entry.record_etag.clear();
+        write_record(found->first, entry);
+    }
+}
+
+void FailedSiblings::remove_record(const std::string& key, const Entry& entry) {
+    if (entry.record_etag.empty()) {
+        outbox_.add([this, key, own = entry.own_records] { remove_if_among(key, own); });
+    } else {
+        outbox_.add([this, key, etag = entry.record_etag] { remove_version(key, etag); });
+    }
+}
+
+void FailedSiblings::remove_if_among(const std::string& key, const std::vector<std::string>& own) {
+    const auto longest = std::max_element(own.begin(), own.end(),
+                                          [](const auto& one, const auto& other) { return one.size() < other.size(); });
+    const std::size_t most = longest == own.end() ? 0 : longest->size();
+    auto text = std::make_shared<std::string>();
+    GetRequest request;
+    request.key = record_key(key);
+    request.is_small = true;
+    request.on_body = [text, most](ByteSpan bytes) {
+        text->append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+        return text->size() <= most;
+    };
+    store_.get(std::move(request), [this, key, own, most, text](const Result<GetResponse>& got) {
+        const bool is_unknown = !got && got.error().errno_value != ENOENT && text->size() <= most;
+        if (is_unknown) {
+            answered(key, {}, failure(got.error()));
+        } else if (got && std::find(own.begin(), own.end(), *text) != own.end()) {
+            remove_version(key, got->object.etag);
+        } else {
+            answered(key, {}, {});
+        }
+    });
+}
+
+void FailedSiblings::remove_version(const std::string& key, const std::string& record_etag) {
+    store_.remove(RemoveRequest(record_key(key), record_etag), [this, key](const Status& status) {
+        // What another mount has put there is not this one's to remove.
+        const bool is_anothers = !status && status.error().errno_value == ESTALE;
+        answered(key, {}, is_anothers ? Status() : status);
+    });
+}
+
+// The store is asked for the object first in any case. Where it cannot be reached, the record says for how long.
+void FailedSiblings::write_record(const std::string& key, const Entry& entry) {
+    outbox_.add([this, key, failure_number = entry.failure_number, failed = entry.failed_at - entry.file.ago,
+                 record = record_of(entry)] {
+        store_.head(key, [this, key, failure_number, failed, record](const Result<ObjectInfo>& object) {
+            const bool is_anothers = record.etag_before && object && object->etag != *record.etag_before &&
+                                     !is_left_by_failed(record.unanswered, *object);
+            is_anothers ? made_good_elsewhere(key, failure_number) : put_record(key, failure_number, failed, record);
+        });
+    });
+}
+
+void FailedSiblings::put_record(const std::string& key, int failure_number, SteadyTime failed, FailedRecord record) {
+    record.late = lateness(clock_.now() - failed);
+    PutRequest request;
+    request.key = record_key(key);
+    WrittenRecord written{failure_number, record.late, record_text(record)};
+    request.body = Payload::from_string(written.text);
+    request.content_type = "text/plain";
+    store_.put(std::move(request), [this, key, written = std::move(written)](const Result<PutResponse>& result) {
+        answered(key, written, result ? Status() : failure(result.error()), result ? result->etag : "");
+    });
+}
+
+void FailedSiblings::made_good_elsewhere(const std::string& key, int failure_number) {
+    MutexLock lock(mutex_);
+    const auto found = entries_.find(key);
+    Entry& entry = found->second;
+    entry.in_flight = entry.may_exist = false;
+    entry.failures = 0;
+    entry.cleared = entry.cleared || failure_number == entry.failure_number;
+    settle(found);
+    answer_if_all_recorded();
+    outbox_.deliver(lock);
+}
+
+void FailedSiblings::answered(const std::string& key, const WrittenRecord& written, const Status& status,
+                              const std::string& record_etag) {
+    MutexLock lock(mutex_);
+    const auto found = entries_.find(key);
+    Entry& entry = found->second;
+    entry.in_flight = false;
+    if (status) {
+        entry.failures = 0;
+        // It may have been cleared, and have failed again, meanwhile.
+        entry.recorded = written.failure_number == entry.failure_number;
+        entry.may_exist = written.failure_number != 0;
+        entry.record_etag = record_etag;
+        entry.own_records = {written.text};
+        entry.late = written.late;
+        settle(found);
+        answer_if_all_recorded();
+        outbox_.deliver(lock);
+        return;
+    }
+    if (written.failure_number != 0) {
+        entry.own_records.push_back(written.text);
+        if (entry.own_records.size() > kMostRecords) {
+            entry.own_records.erase(entry.own_records.begin());
+        }
+    }
+    if (entry.failures == 0) {
+        outbox_.add([line = format("other mounts are not told yet that {} {}: {}", escaped(key),
+                                   written.failure_number != 0 ? "failed" : "no longer counts as failed",
+                                   escaped(status.error().message))] { log_warning(line); });
+    }
+    const int doublings = waiting_for_all_.empty() ? std::min(entry.failures, kMostDoublings) : 0;
+    entry.next_try = clock_.now() + std::min(kTick * (1 << doublings), kLongestPause);
+    ++entry.failures;
+    // No caller is to wait for later attempts.
+    for (std::function<void()>& then : std::exchange(entry.waiting, {})) {
+        outbox_.add(std::move(then));
+    }
+    outbox_.deliver(lock);
+}
+
+}  // namespace ckptfs::fs
