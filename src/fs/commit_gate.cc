@@ -114,22 +114,34 @@ StillCounts CommitGate::counts_from_now() const {
 }
 
 Result<Copied> CommitGate::copy(const std::string& source, const std::string& destination, CopyOptions options) {
+    return publish<Copied>(destination, options.may_go_on, [&](StillCounts counts) {
+        options.may_go_on = std::move(counts);
+        return copy_object(state_.env.store, source, destination, options);
+    });
+}
+
+template <class T>
+Result<T> CommitGate::publish(const std::string& key, StillCounts counts,
+                              const std::function<Result<T>(StillCounts)>& send) {
     PermitRenewals renewals = state_.env.write.permits.renewals();
     for (;;) {
-        Result<Copied> copied = copy_object(state_.env.store, source, destination, options);
-        if (copied || !options.may_go_on || options.may_go_on()) {
-            return copied;
+        Result<T> made = send(counts);
+        if (made || !counts || counts()) {
+            return made;
         }
         if (!renewals.one_more()) {
-            return failure(told_as_late(std::move(copied.error()), destination));
+            return failure(told_as_late(std::move(made.error()), key));
         }
-        Result<StillCounts> allowed = allow(directory_of(destination), {destination});
+        Result<StillCounts> allowed = allow(directory_of(key), {key});
         if (!allowed) {
             return failure(std::move(allowed.error()));
         }
-        options.may_go_on = std::move(*allowed);
+        counts = std::move(*allowed);
     }
 }
+
+template Result<PutResponse> CommitGate::publish(const std::string&, StillCounts,
+                                                 const std::function<Result<PutResponse>(StillCounts)>&);
 
 Status CommitGate::check_tree(const std::string& directory, const std::vector<ObjectInfo>& objects) {
     std::vector<std::string> markers;

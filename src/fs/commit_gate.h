@@ -56,9 +56,12 @@ public:
     Status wait_for_unsent(const std::string& directory);
     // The same for markers below `directory`, which is listed once. Blocks.
     Result<StillCounts> allow(const std::string& directory, const std::vector<std::string>& markers);
-    // For a rename or a link. To a marker's name `options.may_go_on` is what still counts; it asks again where that
-    // does not. Blocks.
+    // For a rename or a link. To a marker's name `options.may_go_on` is what still counts. Blocks.
     Result<Copied> copy(const std::string& source, const std::string& destination, CopyOptions options);
+    // Whatever makes an object at once. `send` is called again where what it sends only while `counts` was not sent for
+    // that reason, and the marker is allowed once more. Blocks.
+    template <class T>
+    Result<T> publish(const std::string& key, StillCounts counts, const std::function<Result<T>(StillCounts)>& send);
     // Before a directory gets another name: for each marker among the objects below it. Blocks.
     Status check_tree(const std::string& directory, const std::vector<ObjectInfo>& objects);
     // What failed below `directory`, on any mount, and was not made good; what this mount knew of and was is forgotten.

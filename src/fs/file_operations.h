@@ -126,7 +126,7 @@ public:
     virtual void list_extended(NodeId node, Reply<std::vector<std::string>> reply) = 0;
     virtual void remove_extended(NodeId node, std::string_view name, Reply<void> reply) = 0;
 
-    virtual void symlink(NodeId parent, std::string name, std::string target, Reply<Entry> reply) = 0;
+    virtual void symlink(NodeId parent, std::string name, std::string target, Caller caller, Reply<Entry> reply) = 0;
     virtual void readlink(NodeId node, Reply<std::string> reply) = 0;
 
     // A socket or a FIFO, of this mount only.

@@ -53,13 +53,13 @@ public:
           batches_(state_),
           lookups_(state_, repairs_, batches_),
           directories_(state_, lookups_, repairs_, batches_),
-          symlinks_(state_, lookups_),
+          symlinks_(state_, lookups_, gate_),
           specials_(state_, lookups_),
           open_files_(state_, lookups_, gate_),
           extended_(state_),
           renames_(state_, lookups_, directories_, open_files_, gate_),
           links_(state_, lookups_, gate_),
-          names_(state_, gate_, open_files_, renames_, links_, directories_, specials_),
+          names_(state_, gate_, open_files_, renames_, links_, symlinks_, directories_, specials_),
           unfinished_(state_) {}
 
     void lookup(NodeId parent, std::string name, const Caller& caller, Reply<Entry> reply) override {
@@ -119,8 +119,8 @@ public:
         extended_.list(node, std::move(reply));
     }
 
-    void symlink(NodeId parent, std::string name, std::string target, Reply<Entry> reply) override {
-        symlinks_.create(parent, std::move(name), std::move(target), logged(std::move(reply)));
+    void symlink(NodeId parent, std::string name, std::string target, Caller caller, Reply<Entry> reply) override {
+        names_.symlink(parent, name, target, caller, logged(std::move(reply)));
     }
 
     void readlink(NodeId node, Reply<std::string> reply) override { symlinks_.read(node, logged(std::move(reply))); }

@@ -169,6 +169,19 @@ void GuardedNames::link_now(NodeId id, const NodePtr& node, const NameInDirector
         std::move(taken), std::move(reply));
 }
 
+void GuardedNames::symlink(NodeId parent, const std::string& name, const std::string& target, const Caller& caller,
+                           Reply<Entry> reply) {
+    const NameInDirectory to{parent, name};
+    in_turn({to}, [=, this, ended = begin_change({to}, std::move(reply))](PlaceTaken taken) {
+        publish<Entry>(
+            renamed_file("", key(parent, name), nullptr, caller), false,
+            [this, to, target](StillCounts counts, Reply<Entry> answer) {
+                symlinks_.create(to.directory, to.name, target, std::move(counts), std::move(answer));
+            },
+            std::move(taken), ended);
+    });
+}
+
 template <class T>
 void GuardedNames::publish(RenamedFile renamed, bool is_directory, std::function<void(StillCounts, Reply<T>)> change,
                            PlaceTaken taken, Reply<T> reply) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// rename, link, unlink and rmdir with what they mean for files that failed: a commit marker gets its name only where
-// nothing below its directory has failed, and removing or replacing a failed file makes that good.
+// rename, link, symlink, unlink and rmdir with what they mean for files that failed: a commit marker gets its name only
+// where nothing below its directory has failed, and removing or replacing a failed file makes that good.
 //
 // A rename to a commit marker waits for other files, and has no place in KeyOrder meanwhile: their commits may have to
 // wait for what came after it. What is to change one of its names, or a directory above it, waits in a line of its own
@@ -24,24 +24,28 @@
 #include "fs/renames.h"
 #include "fs/shared_state.h"
 #include "fs/special_nodes.h"
+#include "fs/symlinks.h"
 
 namespace ckptfs::fs {
 
 class GuardedNames {
 public:
     GuardedNames(SharedState& state, CommitGate& gate, OpenFiles& open_files, Renames& renames, Links& links,
-                 Directories& directories, SpecialNodes& specials)
+                 Symlinks& symlinks, Directories& directories, SpecialNodes& specials)
         : state_(state),
           gate_(gate),
           open_files_(open_files),
           renames_(renames),
           links_(links),
+          symlinks_(symlinks),
           directories_(directories),
           specials_(specials) {}
 
     void rename(NodeId parent, const std::string& name, NodeId new_parent, const std::string& new_name, unsigned flags,
                 const Caller& caller, Reply<void> reply);
     void link(NodeId node, NodeId new_parent, const std::string& new_name, const Caller& caller, Reply<Entry> reply);
+    void symlink(NodeId parent, const std::string& name, const std::string& target, const Caller& caller,
+                 Reply<Entry> reply);
     void unlink(NodeId parent, const std::string& name, Reply<void> reply);
     void rmdir(NodeId parent, const std::string& name, Reply<void> reply);
 
@@ -78,6 +82,7 @@ private:
     OpenFiles& open_files_;
     Renames& renames_;
     Links& links_;
+    Symlinks& symlinks_;
     Directories& directories_;
     SpecialNodes& specials_;
     // Who leaves it may do so after the last answer.

@@ -13,16 +13,18 @@
 
 namespace ckptfs::fs {
 
-void Symlinks::create(NodeId parent, std::string name, std::string target, Reply<Entry> reply) {
+void Symlinks::create(NodeId parent, std::string name, std::string target, StillCounts counts, Reply<Entry> reply) {
     if (const Status allowed = lookups_.may_be_taken(parent, name); !allowed) {
         reply(failure(allowed.error()));
         return;
     }
-    answer_in_order<Entry>(state_, {{parent, name}}, std::move(reply),
-                           [this, parent, name, target] { return create_now(parent, name, target); });
+    answer_in_order<Entry>(
+        state_, {{parent, name}}, std::move(reply),
+        [this, parent, name, target, counts = std::move(counts)] { return create_now(parent, name, target, counts); });
 }
 
-Result<Entry> Symlinks::create_now(NodeId parent_id, const std::string& name, const std::string& target) {
+Result<Entry> Symlinks::create_now(NodeId parent_id, const std::string& name, const std::string& target,
+                                   const StillCounts& counts) {
     if (state_.env.names.read_only) {
         return failure(EROFS, "mounted read-only");
     }
@@ -51,8 +53,11 @@ Result<Entry> Symlinks::create_now(NodeId parent_id, const std::string& name, co
         }
         key = state_.env.prefix + parent_path + name;
     }
-    const Result<PutResponse> made =
-        wait_for<PutResponse>([&](auto done) { state_.env.store.put(symlink_object(key, target), done); });
+    const Result<PutResponse> made = gate_.publish<PutResponse>(key, counts, [&](StillCounts still_counts) {
+        PutRequest request = symlink_object(key, target);
+        request.may_send = std::move(still_counts);
+        return wait_for<PutResponse>([&](auto done) { state_.env.store.put(std::move(request), done); });
+    });
     if (!made) {
         return failure(made.error());
     }

@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "fs/commit_gate.h"
 #include "fs/lookups.h"
 #include "fs/shared_state.h"
 
@@ -13,18 +14,21 @@ namespace ckptfs::fs {
 
 class Symlinks {
 public:
-    Symlinks(SharedState& state, Lookups& lookups) : state_(state), lookups_(lookups) {}
+    Symlinks(SharedState& state, Lookups& lookups, CommitGate& gate) : state_(state), lookups_(lookups), gate_(gate) {}
 
-    // EEXIST where another mount or client was first, EBUSY where a directory's rename hides the name.
-    void create(NodeId parent, std::string name, std::string target, Reply<Entry> reply);
+    // EEXIST where another mount or client was first, EBUSY where a directory's rename hides the name. `counts`: where
+    // it is that of a commit marker.
+    void create(NodeId parent, std::string name, std::string target, StillCounts counts, Reply<Entry> reply);
     // ESTALE where the link has been replaced.
     void read(NodeId node, Reply<std::string> reply);
 
 private:
-    Result<Entry> create_now(NodeId parent, const std::string& name, const std::string& target);
+    Result<Entry> create_now(NodeId parent, const std::string& name, const std::string& target,
+                             const StillCounts& counts);
 
     SharedState& state_;
     Lookups& lookups_;
+    CommitGate& gate_;
 };
 
 }  // namespace ckptfs::fs

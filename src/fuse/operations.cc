@@ -206,7 +206,7 @@ void op_unlink(fuse_req_t req, fuse_ino_t parent, const char* name) {
 void op_symlink(fuse_req_t req, const char* target, fuse_ino_t parent, const char* name) {
     if (Begun begun = begin(req)) {
         fs::FileOperations& fs = begun.files();
-        fs.symlink(parent, name, target, entry_reply(fs, std::move(begun.request)));
+        fs.symlink(parent, name, target, std::move(begun.caller), entry_reply(fs, std::move(begun.request)));
     }
 }
 

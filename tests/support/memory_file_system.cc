@@ -226,7 +226,8 @@ void MemoryFileSystem::link(NodeId id, NodeId new_parent, std::string new_name, 
     answer("link", std::move(reply), make());
 }
 
-void MemoryFileSystem::symlink(NodeId parent, std::string name, std::string target, Reply<Entry> reply) {
+void MemoryFileSystem::symlink(NodeId parent, std::string name, std::string target, Caller /*caller*/,
+                               Reply<Entry> reply) {
     const auto make = [&]() -> Result<Entry> {
         const std::lock_guard lock(mutex_);
         const auto directory = find_directory(parent);

@@ -64,7 +64,7 @@ public:
     void list_extended(NodeId node, Reply<std::vector<std::string>> reply) override;
     void remove_extended(NodeId node, std::string_view name, Reply<void> reply) override;
     void link(NodeId node, NodeId new_parent, std::string new_name, Caller caller, Reply<Entry> reply) override;
-    void symlink(NodeId parent, std::string name, std::string target, Reply<Entry> reply) override;
+    void symlink(NodeId parent, std::string name, std::string target, Caller caller, Reply<Entry> reply) override;
     void readlink(NodeId node, Reply<std::string> reply) override;
     void make_special(NodeId parent, std::string name, FileType type, mode_t mode, Caller caller,
                       Reply<Entry> reply) override;

@@ -233,7 +233,7 @@ TEST_F(DirectoryRenameTest, WhatIsHiddenIsTakenByNothingElse) {
     // What looks into the marker meanwhile lists nothing.
     const int lists = store.calls(Operation::kList);
     EXPECT_EQ(errno_of(create("new")), EBUSY);
-    EXPECT_EQ(errno_of(answer<Entry>([&](auto reply) { fs->symlink(kRootNode, "new", "a", reply); })), EBUSY);
+    EXPECT_EQ(errno_of(answer<Entry>([&](auto reply) { fs->symlink(kRootNode, "new", "a", {}, reply); })), EBUSY);
     EXPECT_EQ(errno_of(answer<Entry>([&](auto reply) { fs->link(file, kRootNode, "new", {kProcess}, reply); })), EBUSY);
     EXPECT_EQ(errno_of(answer<Entry>([&](auto reply) {
                   fs->make_special(kRootNode, "new", FileType::kFifo, 0600, Caller{kProcess, 0, 0}, reply);

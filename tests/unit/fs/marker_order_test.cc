@@ -353,6 +353,15 @@ TEST_P(LateMarkerTest, IsLinkedOnceTheGateHasAllowedItAgain) {
     });
 }
 
+TEST_P(LateMarkerTest, IsASymbolicLinkOnceTheGateHasAllowedItAgain) {
+    expect_refused_or_published(Operation::kPut, [&] {
+        const auto linked = answer<Entry>([&](auto reply) {
+            fs->symlink(kRootNode, ".metadata", "metadata", Caller{kProcess, 0, 0}, reply);
+        });
+        return linked ? Status() : failure(linked.error());
+    });
+}
+
 TEST_P(LateMarkerTest, IsSavedInPlaceOnceTheGateHasAllowedItAgain) {
     for (const bool is_synced : {false, true}) {
         expect_refused_or_published(Operation::kPut, [&] {

@@ -45,7 +45,8 @@ TEST_F(SpecialNodesTest, NothingTakesTheirNames) {
     const NodeId temporary = save("x.partial", "x");
     EXPECT_EQ(errno_of(answer<Entry>([&](auto reply) { fs->link(temporary, kRootNode, "fifo", {kProcess}, reply); })),
               EEXIST);
-    EXPECT_EQ(errno_of(answer<Entry>([&](auto reply) { fs->symlink(kRootNode, "fifo", "target", reply); })), EEXIST);
+    EXPECT_EQ(errno_of(answer<Entry>([&](auto reply) { fs->symlink(kRootNode, "fifo", "target", {}, reply); })),
+              EEXIST);
     save("file", "x");
     EXPECT_EQ(errno_of(make("file")), EEXIST);
     EXPECT_EQ(errno_of(rename("fifo", "file", RENAME_NOREPLACE)), EEXIST);

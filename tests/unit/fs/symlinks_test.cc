@@ -13,7 +13,7 @@ namespace {
 class SymlinksTest : public FileSystemTest {
 protected:
     Result<Entry> symlink(const std::string& name, const std::string& target, NodeId parent = kRootNode) {
-        return answer<Entry>([&](auto reply) { fs->symlink(parent, name, target, reply); });
+        return answer<Entry>([&](auto reply) { fs->symlink(parent, name, target, {}, reply); });
     }
     Result<std::string> readlink(NodeId node) {
         return answer<std::string>([&](auto reply) { fs->readlink(node, reply); });
@@ -99,6 +99,21 @@ TEST_F(SymlinksTest, ANameThatChangesItsTypeGetsAnotherNode) {
     const Result<Entry> again = lookup("name");
     EXPECT_EQ(again->attributes.type, FileType::kSymlink);
     EXPECT_EQ(readlink(again->node).value(), "b");
+}
+
+TEST_F(SymlinksTest, OfAMarkersNameWaitsForOtherFilesAndIsHeldBackByThem) {
+    store.inject({Operation::kPut, "p/shard", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+    const HandleId failed = create("shard", O_WRONLY)->opened.handle;
+    ASSERT_TRUE(write(failed, 0, "content"));
+    EXPECT_EQ(errno_of(close(failed)), EIO);
+    EXPECT_EQ(errno_of(symlink(".metadata", "elsewhere")), EIO);
+    EXPECT_FALSE(store.exists("p/.metadata"));
+    ASSERT_TRUE(symlink("shard", "elsewhere")) << "which makes the failure good";
+    const HandleId open = create("open", O_WRONLY)->opened.handle;
+    ASSERT_TRUE(write(open, 0, "content"));
+    EXPECT_TRUE(symlink(".metadata", "elsewhere"));
+    EXPECT_EQ(store.content("p/open"), "content");
+    EXPECT_TRUE(close(open));
 }
 
 TEST_F(SymlinksTest, OneThatWasReplacedIsStale) {
