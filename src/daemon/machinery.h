@@ -150,7 +150,7 @@ private:
     std::unique_ptr<GivenUpMarkers> given_up_;
     std::unique_ptr<UnsentDisks> unsent_;
     bool has_told_of_end_ = false;
-    bool is_handed_over_ = false;
+    std::atomic<bool> is_handed_over_ = false;
     std::unique_ptr<fs::DiskAcknowledgement> acknowledging_;
     std::unique_ptr<Codec> codec_;
     // Null without --cache-dir.
