@@ -76,6 +76,7 @@ class Author:
         self.faults = dice.choice(["none", "passing", "slow", "lasting"])
         mounts = dice.choice([1, 1, 2, 2, 3])
         agents = dice.choice([2, 3, 4, 6])
+        self.unmounts = ["plain", "plain", "lazy", "lazy", "force"]
         self.history = {"seed": seed, "mounts": mounts, "agents": [f"p{index}" for index in range(agents)],
                         "options": [self.options() for _ in range(mounts)], "steps": []}
         if dice.random() < 0.2:
@@ -96,7 +97,8 @@ class Author:
         self.history.setdefault("kept", {"passthrough": "never", "size": "64M"})
         # The store takes it in the end; a mount that is stopped, or serves what was left open, cannot be asked.
         self.faults = {"lasting": "passing", "slow": "delays"}.get(self.faults, self.faults)
-        self.weights.update(unmount=0, pause=0)
+        self.unmounts = ["plain"]
+        self.weights.update(pause=0)
         if mounts > 1:
             # Where another mount is faster with a name, a change of it waits for ever.
             self.overlap = 0
@@ -365,8 +367,7 @@ class Author:
         return {"do": "ended", "mount": self.dice.choice(sorted(model.ending))} if model.ending else None
 
     def unmount(self, model):
-        way = self.dice.choice(["plain", "plain", "lazy", "lazy", "force"])
-        return {"do": "unmount", "mount": self.dice.randrange(model.points), "way": way}
+        return {"do": "unmount", "mount": self.dice.randrange(model.points), "way": self.dice.choice(self.unmounts)}
 
     def damage(self, model):
         # What the kernel reads by itself was checked before, and is trusted then.

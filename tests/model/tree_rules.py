@@ -6,7 +6,7 @@ import time
 from calls import Call
 from marker_rules import MARKER, MarkerRules
 from pattern import pattern
-from reference import ABSENT, BATCHED, CREATES, TTL, Outcome
+from reference import ABSENT, BATCHED, CREATES, TRUNCATES, TTL, Outcome
 
 
 class Model(MarkerRules):
@@ -304,8 +304,11 @@ class Model(MarkerRules):
             file.half = file.half or bool(others)
             self.perhaps_published(file)
         elif file.fresh and not file.changed_by:
-            # It has made what others have open: "a sync, a rename and a commit marker fail too".
-            file.half = bool(others) and agent == file.maker
+            # It has made what others have open: "a sync, a rename and a commit marker fail too". Not where one of them
+            # has truncated it, too, and so answers for it.
+            makers = {each.opener for each in file.descriptions if each.flags in TRUNCATES} & self.agents - {agent}
+            file.half = bool(others) and agent == file.maker and not makers
+            file.maker = min(makers) if makers and agent == file.maker else file.maker
             file.abandoned = not others
             # Truncated and not written: the earlier version stays. Where there is none, an empty log harms nobody.
             if (file.kept or file.perhaps_kept) and not others and name.may == {ABSENT}:
