@@ -377,7 +377,8 @@ TEST_F(UnlinkBatchesTest, AFailureIsToldByRmdir) {
     remove_all(0, 100);
     EXPECT_EQ(errno_of(rmdir("dir")), EACCES);
     EXPECT_EQ(errno_of(rmdir("dir")), ENOTEMPTY);
-    EXPECT_TRUE(store.exists("p/dir/" + file(99)));
+    // On a slow machine those that were removed last are in another batch.
+    EXPECT_TRUE(store.exists("p/dir/" + file(17)));
 }
 
 TEST_F(UnlinkBatchesTest, AFailureIsToldByTheRenameOfADirectoryAbove) {
