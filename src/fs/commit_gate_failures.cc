@@ -159,7 +159,8 @@ Result<std::vector<FailedRecord>> CommitGate::records(const std::string& directo
             known->second.failed = failed_by(object.last_modified, known->second.late);
         }
         const auto left = cleared.find(key);
-        const bool is_cleared = left != cleared.end() && (left->second.empty() || left->second == object.etag);
+        // Where it is not known to be this mount's, the version under the name tells.
+        const bool is_cleared = left != cleared.end() && left->second == object.etag;
         // Where one is not out yet, an earlier record is in its place: the facts of that one count as well.
         const bool is_known =
             known != own.end() && (written.empty() ? !state_.failed.is_untold(key) : written == object.etag);

@@ -122,8 +122,8 @@ public:
     // Whether unlink(2) is to find the name although nothing is there. Not once a process has looked and found nothing.
     [[nodiscard]] bool can_be_unlinked(const std::string& key) const;
     void looked_at(const std::string& key);
-    // Keys that records may still stand for although their files were cleared, with the records' ETags, as
-    // record_etag() gives them while none is in flight.
+    // Keys that records may still stand for although their files were cleared, with the records' ETags, which are
+    // empty where these are not known.
     [[nodiscard]] std::map<std::string, std::string> being_cleared(const std::string& directory) const;
     [[nodiscard]] std::string record_key(const std::string& key) const;
     // Of the record of this file, as this mount has written it; empty where it has not, or not yet.
@@ -148,8 +148,8 @@ private:
         bool may_exist = false;
         // Of the record that was written last: another mount may have put its own in the place.
         std::string record_etag;
-        // What was written there last, and what has been tried since: writing it was not answered, or failed.
-        std::vector<std::string> own_records;
+        // What was written there last, and what has been tried since: writing it failed, or was not answered.
+        std::vector<FailedRecord> own_records;
         std::chrono::seconds late{0};
         bool in_flight = false;
         int failures = 0;
@@ -171,11 +171,12 @@ private:
     void put_record(const std::string& key, int failure_number, SteadyTime failed, FailedRecord record);
     void remove_record(const std::string& key, const Entry& entry) REQUIRES(mutex_);
     // Another mount's stays.
-    void remove_if_among(const std::string& key, const std::vector<std::string>& own);
+    void remove_if_among(const std::string& key, const std::vector<FailedRecord>& own);
     void remove_version(const std::string& key, const std::string& record_etag);
     // Another version has the name by now: no record is needed.
     void made_good_elsewhere(const std::string& key, int failure_number);
     void clear_entry(Entries::iterator entry, std::function<void()> then) REQUIRES(mutex_);
+    static void note_tried(Entry& entry, const FailedRecord& record);
     void make_room() REQUIRES(mutex_);
     void start_ticking() REQUIRES(mutex_);
     void expire(Entry& entry) REQUIRES(mutex_);
@@ -188,7 +189,8 @@ private:
     struct WrittenRecord {
         int failure_number = 0;
         std::chrono::seconds late{0};
-        std::string text;
+        // As it is read.
+        FailedRecord record;
     };
     void answered(const std::string& key, const WrittenRecord& written, const Status& status,
                   const std::string& record_etag = {});

@@ -17,12 +17,20 @@ namespace {
 constexpr Milliseconds kLongestPause{std::chrono::minutes(1)};
 // Doublings of kTick that stay below the longest pause.
 constexpr int kMostDoublings = 4;
-// Of one file, each tried until the store answers: they differ where the file failed again, or later.
-constexpr std::size_t kMostRecords = 4;
+// Of one file that has failed again and again.
+constexpr std::size_t kMostRecords = 8;
+// A reason is a line or two.
+constexpr std::size_t kMostRecordBytes = std::size_t{64} << 10;
 
 // At least: the steady clock stands still while the machine is hibernated.
 std::chrono::seconds lateness(SteadyTime::duration since) {
     return std::max(std::chrono::seconds(0), std::chrono::floor<std::chrono::seconds>(since) - kTimesDifferBy);
+}
+
+// Of one failure, as they are read, whenever they were written: also by the mount after a kill.
+bool tell_the_same(const FailedRecord& one, const FailedRecord& other) {
+    return one.host == other.host && one.etag_before == other.etag_before && one.unanswered == other.unanswered &&
+           one.began == other.began;
 }
 
 }  // namespace
@@ -78,27 +86,26 @@ void FailedSiblings::remove_record(const std::string& key, const Entry& entry) {
     }
 }
 
-void FailedSiblings::remove_if_among(const std::string& key, const std::vector<std::string>& own) {
-    const auto longest = std::max_element(own.begin(), own.end(),
-                                          [](const auto& one, const auto& other) { return one.size() < other.size(); });
-    const std::size_t most = longest == own.end() ? 0 : longest->size();
+void FailedSiblings::remove_if_among(const std::string& key, const std::vector<FailedRecord>& own) {
     auto text = std::make_shared<std::string>();
     GetRequest request;
     request.key = record_key(key);
     request.is_small = true;
-    request.on_body = [text, most](ByteSpan bytes) {
+    request.on_body = [text](ByteSpan bytes) {
         text->append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-        return text->size() <= most;
+        return text->size() <= kMostRecordBytes;
     };
-    store_.get(std::move(request), [this, key, own, most, text](const Result<GetResponse>& got) {
-        const bool is_unknown = !got && got.error().errno_value != ENOENT && text->size() <= most;
+    store_.get(std::move(request), [this, key, own, text](const Result<GetResponse>& got) {
+        const bool is_unknown = !got && got.error().errno_value != ENOENT && text->size() <= kMostRecordBytes;
         if (is_unknown) {
             answered(key, {}, failure(got.error()));
-        } else if (got && std::find(own.begin(), own.end(), *text) != own.end()) {
-            remove_version(key, got->object.etag);
-        } else {
-            answered(key, {}, {});
+            return;
         }
+        const FailedRecord there = parse_record(*text);
+        const bool is_own = got && std::any_of(own.begin(), own.end(), [&there](const FailedRecord& record) {
+                                return tell_the_same(record, there);
+                            });
+        is_own ? remove_version(key, got->object.etag) : answered(key, {}, {});
     });
 }
 
@@ -126,9 +133,10 @@ void FailedSiblings::put_record(const std::string& key, int failure_number, Stea
     record.late = lateness(clock_.now() - failed);
     PutRequest request;
     request.key = record_key(key);
-    WrittenRecord written{failure_number, record.late, record_text(record)};
-    request.body = Payload::from_string(written.text);
+    const std::string text = record_text(record);
+    request.body = Payload::from_string(text);
     request.content_type = "text/plain";
+    WrittenRecord written{failure_number, record.late, parse_record(text)};
     store_.put(std::move(request), [this, key, written = std::move(written)](const Result<PutResponse>& result) {
         answered(key, written, result ? Status() : failure(result.error()), result ? result->etag : "");
     });
@@ -146,6 +154,18 @@ void FailedSiblings::made_good_elsewhere(const std::string& key, int failure_num
     outbox_.deliver(lock);
 }
 
+// The first of them is the one that is there, where one was taken.
+void FailedSiblings::note_tried(Entry& entry, const FailedRecord& record) {
+    std::vector<FailedRecord>& own = entry.own_records;
+    if (std::any_of(own.begin(), own.end(), [&](const FailedRecord& each) { return tell_the_same(each, record); })) {
+        return;
+    }
+    if (own.size() == kMostRecords) {
+        own.erase(std::next(own.begin()));
+    }
+    own.push_back(record);
+}
+
 void FailedSiblings::answered(const std::string& key, const WrittenRecord& written, const Status& status,
                               const std::string& record_etag) {
     MutexLock lock(mutex_);
@@ -158,7 +178,7 @@ void FailedSiblings::answered(const std::string& key, const WrittenRecord& writt
         entry.recorded = written.failure_number == entry.failure_number;
         entry.may_exist = written.failure_number != 0;
         entry.record_etag = record_etag;
-        entry.own_records = {written.text};
+        entry.own_records = {written.record};
         entry.late = written.late;
         settle(found);
         answer_if_all_recorded();
@@ -166,10 +186,7 @@ void FailedSiblings::answered(const std::string& key, const WrittenRecord& writt
         return;
     }
     if (written.failure_number != 0) {
-        entry.own_records.push_back(written.text);
-        if (entry.own_records.size() > kMostRecords) {
-            entry.own_records.erase(entry.own_records.begin());
-        }
+        note_tried(entry, written.record);
     }
     if (entry.failures == 0) {
         outbox_.add([line = format("other mounts are not told yet that {} {}: {}", escaped(key),

@@ -53,8 +53,10 @@ Result<Entry> Symlinks::create_now(NodeId parent_id, const std::string& name, co
         }
         key = state_.env.prefix + parent_path + name;
     }
+    // Sent again, it is known by its write ID.
+    const PutRequest object = symlink_object(key, target);
     const Result<PutResponse> made = gate_.publish<PutResponse>(key, counts, [&](StillCounts still_counts) {
-        PutRequest request = symlink_object(key, target);
+        PutRequest request = object;
         request.may_send = std::move(still_counts);
         return wait_for<PutResponse>([&](auto done) { state_.env.store.put(std::move(request), done); });
     });

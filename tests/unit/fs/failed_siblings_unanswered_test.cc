@@ -91,14 +91,31 @@ TEST_F(FailedSiblingsTest, AnEarlierRecordIsRemovedWithALaterOneThatWasNotAnswer
     store.put_object("p/shard", "what another mount has saved since");
     clock.advance(Milliseconds(2000));
     store.inject({Operation::kPut, "p/shard", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
-    store.inject({Operation::kPut, kRecord, store_error(EIO, "InternalError", 500), 0, 1, false});
+    store.inject({Operation::kPut, kRecord, store_error(EIO, "InternalError", 500), 0, 20, false});
     const Result<OpenedFile> opened = open(lookup("shard")->node, O_WRONLY | O_TRUNC);
     ASSERT_TRUE(opened && write(opened->handle, 0, "content"));
     EXPECT_EQ(errno_of(close(opened->handle)), EIO);
+    for (int tries = 0; tries < 12; ++tries) {
+        clock.advance(Milliseconds(60'000));
+        tick();
+    }
     ASSERT_TRUE(store.exists(kRecord));
     save("shard", "written again");
     EXPECT_FALSE(store.exists(kRecord));
     EXPECT_TRUE(commit());
+}
+
+// This mount's own may be in the bucket, and cannot be looked at yet.
+TEST_F(FailedSiblingsTest, ARecordOfAnotherMountCountsWhileItIsNotKnownWhoseItIs) {
+    store.inject({Operation::kPut, kRecord, store_error(EIO, "InternalError", 500), 0, 1, false});
+    fail_shard();
+    store.inject({Operation::kGet, kRecord, store_error(EIO, "SlowDown", 503), 0, 1, false});
+    save("shard", "written again");
+    store.put_object(kRecord, "host: node7\nreason: no room\netag-before: " + store.info("p/shard").etag + "\n");
+    EXPECT_EQ(errno_of(commit()), EIO);
+    EXPECT_FALSE(store.exists("p/.metadata"));
+    tick();
+    EXPECT_TRUE(store.exists(kRecord));
 }
 
 TEST_F(FailedSiblingsTest, WhatACommitLeavesAfterItsRecordOnAnotherMountMakesNothingGood) {

@@ -429,6 +429,21 @@ TEST_F(NotedFailuresTest, AreNotOfWhatHasFailedHereSince) {
     EXPECT_EQ(commit(hours(1), node), EIO);
 }
 
+// The store has taken the record, and its answer was lost.
+TEST_F(NotedFailuresTest, AreKnownByTheRecordOfTheMountThatWasKilled) {
+    store.inject({Operation::kPut, kRecord, store_error(EIO, "InternalError", 500), 0, 1, true});
+    store.inject({Operation::kPut, "p/step/shard", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+    const HandleId handle = create("shard", O_WRONLY, step)->opened.handle;
+    ASSERT_TRUE(write(handle, 0, "content"));
+    EXPECT_EQ(errno_of(close(handle)), EIO);
+    ASSERT_TRUE(store.exists(kRecord));
+    deny_records();
+    kill_and_begin_anew();
+    const HandleId again = create("shard", O_WRONLY, step)->opened.handle;
+    ASSERT_TRUE(write(again, 0, "again") && close(again));
+    EXPECT_FALSE(store.exists(kRecord));
+}
+
 TEST_F(NotedFailuresTest, AreNotOfWhatMayBeMissingByNow) {
     fs->recall_failure("p/step/train.log", "host: here\nreason: no room\netag-before: \n");
     EXPECT_EQ(fs->unwritten(1).count, 0U);
