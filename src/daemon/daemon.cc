@@ -155,6 +155,7 @@ Service::Events Daemon::service_events() {
         return DrainProgress{unsent.changes, unsent.bytes, 0};
     };
     events.hung_up = [this] { return ends_by_hangup(); };
+    events.handed_over = [this] { return machinery_->is_handed_over(); };
     events.draining = [this](const DrainProgress& progress) {
         draining_ = true;
         if (is_detached_) {
@@ -298,6 +299,8 @@ void Daemon::name_what_is_lost(const Service::Outcome& outcome) {
 }
 
 int Daemon::end(const Service::Outcome& outcome) {
+    // The next mount may begin once this one is detached.
+    machinery_->tell_of_end();
     const Status detached = mount_->detach();
     if (!detached) {
         log_error(detached.error().message);

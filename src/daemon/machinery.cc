@@ -370,13 +370,22 @@ void Machinery::hand_over() {
     if (unsent_ == nullptr || is_handed_over_) {
         return;
     }
-    if (!std::exchange(has_told_of_end_, true)) {
-        unsent_->tell_of_end();
-    }
-    if (unsent_->are_wanted()) {
+    tell_of_end();
+    const bool is_acknowledged = fs_->uploads().empty() && fs_->statistics().removals_under_way == 0;
+    if (is_acknowledged && unsent_->are_wanted()) {
         is_handed_over_ = true;
         log_info("the next mount sends what is left on the disk");
         unsent_->pause();
+    }
+}
+
+bool Machinery::is_handed_over() const {
+    return is_handed_over_ && unsent_->are_wanted();
+}
+
+void Machinery::tell_of_end() {
+    if (unsent_ != nullptr && !std::exchange(has_told_of_end_, true)) {
+        unsent_->tell_of_end();
     }
 }
 

@@ -78,8 +78,12 @@ public:
     [[nodiscard]] const DiskCache* disk() const { return disk_.get(); }
     // Null without --ack disk.
     [[nodiscard]] const UnsentDisks* unsent() const { return unsent_.get(); }
-    // The mount is gone: what is not sent is left to the next one, if that asks for it. Called again and again.
+    // The mount is gone: what is not sent is left to the next one, if that asks for it, once the disk has all that it
+    // is to acknowledge. Called again and again.
     void hand_over();
+    // And the next one still waits for it.
+    [[nodiscard]] bool is_handed_over() const;
+    void tell_of_end();
     // Files that are not in --cache-dir yet, and will be.
     [[nodiscard]] std::uint64_t files_to_keep() const { return keeping_ != nullptr ? keeping_->waiting() : 0; }
     [[nodiscard]] Executor& executor() { return *executor_; }
@@ -150,7 +154,7 @@ private:
     std::unique_ptr<GivenUpMarkers> given_up_;
     std::unique_ptr<UnsentDisks> unsent_;
     bool has_told_of_end_ = false;
-    std::atomic<bool> is_handed_over_ = false;
+    bool is_handed_over_ = false;
     std::unique_ptr<fs::DiskAcknowledgement> acknowledging_;
     std::unique_ptr<Codec> codec_;
     // Null without --cache-dir.

@@ -228,7 +228,7 @@ Result<ObjectStore*> Machinery::acknowledging_store(ObjectStore& bucket, std::ve
     acknowledging_.reset(new fs::DiskAcknowledgement{
         unsent_->bucket(), *marker_threads_, unsent_->id(),
         [this](const std::function<void(Status)>& sent) { unsent_->when_sent(sent); },
-        [this] { return is_handed_over_ ? "" : unsent_->left(); },
+        [this] { return unsent_->left(is_handed_over()); },
         [&here](const std::string& key, const std::string& etag) { return here.etag_here(key, etag); },
         [&here](const std::string& key, const std::string& etag) { return here.etag_there(key, etag); },
         [&here](const std::string& key) { return here.write_id(key); }});

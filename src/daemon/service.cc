@@ -86,17 +86,20 @@ private:
     void drain(fs::FileSystem& fs, const Clock& clock, Milliseconds timeout, Outcome& outcome) {
         const SteadyTime deadline = clock.now() + timeout;
         fs.drain([drained = drained_](const Status& result) {
-            if (!result) {
+            // Handed over, or given up: what was not done is named below.
+            if (!result && result.error().errno_value != ECANCELED) {
                 log_error(result.error().message);
             }
             drained->set();
         });
         wait_until_set(*drained_, deadline, fs, clock);
-        if (!drained_->is_set()) {
+        if (!drained_->is_set() && !is_handed_over()) {
             give_up(fs, clock, outcome);
         }
         outcome.undone = fs.left_undone();
     }
+
+    [[nodiscard]] bool is_handed_over() const { return events_.handed_over && events_.handed_over(); }
 
     // Leaves no upload in the bucket where the store can be reached.
     void give_up(fs::FileSystem& fs, const Clock& clock, Outcome& outcome) {
@@ -113,7 +116,7 @@ private:
     }
 
     void wait_until_set(const Event& event, SteadyTime deadline, fs::FileSystem& fs, const Clock& clock) {
-        while (!event.is_set() && clock.now() < deadline) {
+        while (!event.is_set() && !is_handed_over() && clock.now() < deadline) {
             tell_progress(progress(fs));
             if (ended_->is_set()) {
                 fs.disconnected();

@@ -46,6 +46,8 @@ public:
         std::function<bool()> hung_up;
         // What a disk has acknowledged and is not in the bucket.
         std::function<DrainProgress()> unsent;
+        // What is left is another mount's to do: it is not waited for.
+        std::function<bool()> handed_over;
         // Several times a second once the mount is to end.
         std::function<void(const DrainProgress&)> draining;
     };

@@ -57,10 +57,25 @@ std::string wanted_of(const std::string& directory) {
     return directory + "/wanted";
 }
 
-void make_file(const std::string& path) {
-    if (!FileDescriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR))) {
+FileDescriptor make_file(const std::string& path) {
+    FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR));
+    if (!file) {
         log_warning(format("cannot create {}: {}", escaped(path), std::strerror(errno)));
     }
+    return file;
+}
+
+// For as long as it is held: a mount that is killed while it waits wants nothing.
+FileDescriptor want(const std::string& directory) {
+    FileDescriptor wanted = make_file(wanted_of(directory));
+    // Another may be waiting, too: then that one's counts.
+    static_cast<void>(wanted && ::flock(wanted.get(), LOCK_EX | LOCK_NB));
+    return wanted;
+}
+
+bool is_wanted(const std::string& directory) {
+    const FileDescriptor wanted(::open(wanted_of(directory).c_str(), O_RDONLY | O_CLOEXEC));
+    return wanted && ::flock(wanted.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
 // Of a directory that another mount has: once that has ended, if it is about to. `until`: when it would have said so.
@@ -72,9 +87,10 @@ FileDescriptor lock_of_ending(const std::string& directory, std::chrono::steady_
         }
         std::this_thread::sleep_for(kLockPause);
     }
+    FileDescriptor wanted;
     if (!lock) {
         log_info("waiting for what the mount before this one has not sent");
-        make_file(wanted_of(directory));
+        wanted = want(directory);
     }
     const auto deadline = std::chrono::steady_clock::now() + kHandOver;
     // Without that word another mount has it by now, which takes it away.
@@ -216,8 +232,7 @@ void UnsentDisks::tell_of_end() const {
 }
 
 bool UnsentDisks::are_wanted() const {
-    return std::any_of(disks_.begin(), disks_.end(),
-                       [](const Disk& disk) { return is_there(wanted_of(disk.place.directory)); });
+    return std::any_of(disks_.begin(), disks_.end(), [](const Disk& disk) { return is_wanted(disk.place.directory); });
 }
 
 void UnsentDisks::pause() const {
@@ -292,8 +307,11 @@ UnsentStatus UnsentDisks::status() const {
     return sum;
 }
 
-std::string UnsentDisks::left() const {
-    const UnsentStatus status = this->status();
+std::string UnsentDisks::left(bool is_handed_over) const {
+    UnsentStatus status = this->status();
+    if (is_handed_over) {
+        status.changes = 0;
+    }
     if (status.changes == 0 && status.given_up > 0) {
         return format("{} acknowledged by the disk and not made in the bucket: {}{}",
                       counted(status.given_up, "commit marker"), escaped(status.given_up_key),

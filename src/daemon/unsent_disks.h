@@ -51,8 +51,9 @@ public:
     void start() const;
     // Others know of what the last mount of this disk was writing.
     void withdraw_left() const;
-    // The mount is gone, and sends on: the next one may ask for what is left, and waits for the end of this one.
+    // The mount is gone, or about to be: the next one may ask for what is left, and waits for the end of this one.
     void tell_of_end() const;
+    // By a mount that waits for it.
     [[nodiscard]] bool are_wanted() const;
     // Begins to send nothing more, and answers all that waits for that.
     void pause() const;
@@ -67,8 +68,8 @@ public:
     [[nodiscard]] UnsentStatus status() const;
     // In bytes.
     [[nodiscard]] std::uint64_t limit() const { return limit_; }
-    // For people, at the end: what is not in the bucket; empty where all is.
-    [[nodiscard]] std::string left() const;
+    // For people, at the end: what is not in the bucket and not for the next mount to send; empty where all is.
+    [[nodiscard]] std::string left(bool is_handed_over) const;
 
 private:
     struct Disk {

@@ -11,10 +11,10 @@ import subprocess
 import threading
 
 import pytest
+from harness.disk_acknowledges import files, hold, wait
 from harness.markers import commit, refuse_to_commit
 from harness.mounts import Mount
 from harness.programs import CKPTFS, wait_until
-from harness.simulator import BUCKET
 
 pytestmark = pytest.mark.sanitized
 
@@ -22,7 +22,6 @@ MIB = 1 << 20
 # A part and more, and a file that goes at once.
 SHARD = random.Random(1).randbytes(20 * MIB + 3)
 SMALL = random.Random(2).randbytes(100_000)
-CHANGES = ["PutObject", "CopyObject", "CreateMultipartUpload", "DeleteObject"]
 
 
 @pytest.fixture
@@ -35,19 +34,9 @@ def make(mount, disk):
     return lambda *options, **how: mount("--ack", "disk", "--cache-dir", str(disk), *options, **how)
 
 
-def hold(simulator, prefix: str, *names: str) -> None:
-    """The store refuses changes of these files; what mounts tell each other it takes."""
-    simulator.inject(*({"op": operation, "key": f"{prefix}{name}", "action": "403"}
-                       for operation in CHANGES for name in names))
-
-
 def status(made: Mount) -> dict:
     answer = subprocess.run([CKPTFS, "status", made.path, "--json"], capture_output=True, text=True, check=True)
     return json.loads(answer.stdout)
-
-
-def wait(path: pathlib.Path, *options: str, timeout: float = 60) -> subprocess.CompletedProcess:
-    return subprocess.run([CKPTFS, "wait", path, *options], capture_output=True, text=True, timeout=timeout)
 
 
 def wait_until_it_asks(simulator) -> None:
@@ -63,10 +52,6 @@ def kill(made: Mount) -> None:
     made.process.kill()
     made.process.wait()
     made.remove()
-
-
-def files(simulator, prefix: str) -> list[str]:
-    return [key.removeprefix(prefix) for key in simulator.keys(prefix) if "/.ckptfs/" not in key]
 
 
 def test_close_does_not_wait_for_the_bucket(make, mount, simulator, prefix):
@@ -399,39 +384,6 @@ def test_two_mounts_share_a_disk_and_each_sends_its_own(make, simulator, prefix)
     simulator.clear_faults()
     wait_until(lambda: files(simulator, prefix) == ["one", "other"], "both to be sent")
     assert status(again)["safe_to_stop"]
-
-
-def test_after_umount_the_next_mount_goes_on_where_that_one_was(make, simulator, prefix):
-    """umount(8) does not wait until all is sent."""
-    first = make()
-    hold(simulator, prefix, "shard", "latest")
-    (first / "shard").write_bytes(SHARD)
-    (first / "latest").write_bytes(b"five")
-    subprocess.run(["umount", first.path], check=True)
-    following = make()
-    assert (following / "shard").read_bytes() == SHARD
-    assert (following / "latest").read_bytes() == b"five"
-    (following / "latest").write_bytes(b"six")
-    # It does not send what comes before that any more, and leaves nothing that is to be done.
-    assert first.process.wait(60) == 0
-    simulator.clear_faults()
-    assert wait(following.path).returncode == 0
-    client = simulator.client()
-    assert client.get_object(Bucket=BUCKET, Key=f"{prefix}latest")["Body"].read() == b"six"
-    assert (following / "shard").read_bytes() == SHARD
-
-
-def test_what_was_asked_of_an_earlier_mount_does_not_end_the_next_one_early(make, disk, simulator, prefix):
-    """A mount that gave up waiting for it leaves its question there."""
-    made = make()
-    hold(simulator, prefix, "small")
-    (made / "small").write_bytes(SMALL)
-    for lock in (disk / "unsent").glob("*/lock"):
-        (lock.parent / "wanted").touch()
-    subprocess.run(["umount", made.path], check=True)
-    simulator.clear_faults()
-    assert made.process.wait(60) == 0
-    assert files(simulator, prefix) == ["small"]
 
 
 def test_a_full_disk_fails_the_file_and_no_other(mount, small_disk, simulator, prefix):

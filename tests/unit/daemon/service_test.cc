@@ -131,6 +131,22 @@ TEST_F(ServiceTest, GivesUpAfterTheTimeoutAndNamesWhatIsLost) {
     fs_.let_go();
 }
 
+TEST_F(ServiceTest, WhatIsHandedOverIsNeitherWaitedForNorGivenUp) {
+    fs_.hold("drain");
+    fs_.set_abandoned({"run/a.pt"});
+    std::atomic<bool> is_handed_over = false;
+    Service::Events events;
+    events.handed_over = [&] { return is_handed_over.load(); };
+    service_ = Service::create(take_over_signals().value(), nullptr, events).value();
+    auto outcome = run(kLong);
+    service_->session_ended();
+    EXPECT_EQ(outcome.wait_for(Milliseconds(50)), std::future_status::timeout);
+    is_handed_over = true;
+    EXPECT_TRUE(outcome.get().lost.empty());
+    service_.reset();
+    fs_.let_go();
+}
+
 TEST_F(ServiceTest, BeatsFromTheBeginningToTheEndAndTellsOfTheDrain) {
     fs_.hold("drain");
     std::atomic<int> beats = 0;
