@@ -58,8 +58,8 @@ public:
     Result<StillCounts> allow(const std::string& directory, const std::vector<std::string>& markers);
     // For a rename or a link. To a marker's name `options.may_go_on` is what still counts. Blocks.
     Result<Copied> copy(const std::string& source, const std::string& destination, CopyOptions options);
-    // Whatever makes an object at once. `send` is called again where what it sends only while `counts` was not sent for
-    // that reason, and the marker is allowed once more. Blocks.
+    // `send` makes the object, and sends only while its argument counts. Where that no longer did and nothing was made,
+    // the marker is allowed once more, and it is called again. Blocks.
     template <class T>
     Result<T> publish(const std::string& key, StillCounts counts, const std::function<Result<T>(StillCounts)>& send);
     // Before a directory gets another name: for each marker among the objects below it. Blocks.

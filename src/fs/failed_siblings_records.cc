@@ -178,7 +178,10 @@ void FailedSiblings::answered(const std::string& key, const WrittenRecord& writt
         entry.recorded = written.failure_number == entry.failure_number;
         entry.may_exist = written.failure_number != 0;
         entry.record_etag = record_etag;
-        entry.own_records = {written.record};
+        entry.own_records.clear();
+        if (entry.may_exist) {
+            entry.own_records.push_back(written.record);
+        }
         entry.late = written.late;
         settle(found);
         answer_if_all_recorded();
