@@ -311,12 +311,19 @@ int Daemon::end(const Service::Outcome& outcome) {
     metrics_.reset();
     traffic_watch_.reset();
     machinery_->end(*session_);
+    const bool is_all_done = outcome.lost.empty() && outcome.undone.empty();
+    Service::Outcome left_since;
+    // Which took its time.
+    if (const std::string left = machinery_->left_behind(); is_all_done && !left.empty()) {
+        left_since.undone.push_back(left);
+        name_what_is_lost(left_since);
+    }
     machinery_.reset();
     log_info(detached ? "unmounted" : "ended");
     if (control_) {
         control_->finish();
     }
-    return detached && outcome.lost.empty() && outcome.undone.empty() ? 0 : 1;
+    return detached && is_all_done && left_since.undone.empty() ? 0 : 1;
 }
 
 }  // namespace ckptfs

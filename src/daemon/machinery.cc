@@ -371,7 +371,8 @@ void Machinery::hand_over() {
         return;
     }
     tell_of_end();
-    const bool is_acknowledged = fs_->uploads().empty() && fs_->statistics().removals_under_way == 0;
+    const bool is_acknowledged =
+        fs_->uploads().empty() && fs_->renames().empty() && fs_->statistics().removals_under_way == 0;
     if (is_acknowledged && unsent_->are_wanted()) {
         is_handed_over_ = true;
         log_info("the next mount sends what is left on the disk");
@@ -381,6 +382,10 @@ void Machinery::hand_over() {
 
 bool Machinery::is_handed_over() const {
     return is_handed_over_ && unsent_->are_wanted();
+}
+
+std::string Machinery::left_behind() const {
+    return is_handed_over_ && !unsent_->are_wanted() ? unsent_->left(false) : "";
 }
 
 void Machinery::tell_of_end() {

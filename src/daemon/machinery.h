@@ -83,6 +83,8 @@ public:
     void hand_over();
     // And the next one still waits for it.
     [[nodiscard]] bool is_handed_over() const;
+    // It no longer does: what was handed over, as UnsentDisks::left().
+    [[nodiscard]] std::string left_behind() const;
     void tell_of_end();
     // Files that are not in --cache-dir yet, and will be.
     [[nodiscard]] std::uint64_t files_to_keep() const { return keeping_ != nullptr ? keeping_->waiting() : 0; }

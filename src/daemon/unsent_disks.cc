@@ -65,14 +65,7 @@ FileDescriptor make_file(const std::string& path) {
     return file;
 }
 
-// For as long as it is held: a mount that is killed while it waits wants nothing.
-FileDescriptor want(const std::string& directory) {
-    FileDescriptor wanted = make_file(wanted_of(directory));
-    // Another may be waiting, too: then that one's counts.
-    static_cast<void>(wanted && ::flock(wanted.get(), LOCK_EX | LOCK_NB));
-    return wanted;
-}
-
+// For as long as it is locked: a mount that is killed while it waits wants nothing.
 bool is_wanted(const std::string& directory) {
     const FileDescriptor wanted(::open(wanted_of(directory).c_str(), O_RDONLY | O_CLOEXEC));
     return wanted && ::flock(wanted.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
@@ -90,11 +83,13 @@ FileDescriptor lock_of_ending(const std::string& directory, std::chrono::steady_
     FileDescriptor wanted;
     if (!lock) {
         log_info("waiting for what the mount before this one has not sent");
-        wanted = want(directory);
+        wanted = make_file(wanted_of(directory));
     }
     const auto deadline = std::chrono::steady_clock::now() + kHandOver;
     // Without that word another mount has it by now, which takes it away.
     while (!lock && is_there(ending_of(directory)) && std::chrono::steady_clock::now() < deadline) {
+        // Another may be waiting, too, or may be asked whether it does.
+        static_cast<void>(wanted && ::flock(wanted.get(), LOCK_EX | LOCK_NB));
         std::this_thread::sleep_for(kLockPause);
         lock = lock_of(directory);
     }
