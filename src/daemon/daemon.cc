@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <utility>
@@ -311,10 +312,10 @@ int Daemon::end(const Service::Outcome& outcome) {
     metrics_.reset();
     traffic_watch_.reset();
     machinery_->end(*session_);
-    const bool is_all_done = outcome.lost.empty() && outcome.undone.empty();
     Service::Outcome left_since;
-    // Which took its time.
-    if (const std::string left = machinery_->left_behind(); is_all_done && !left.empty()) {
+    // That may have taken 20 s, in which the next mount was killed or gave up.
+    const std::string left = machinery_->left_behind();
+    if (!left.empty() && std::find(outcome.undone.begin(), outcome.undone.end(), left) == outcome.undone.end()) {
         left_since.undone.push_back(left);
         name_what_is_lost(left_since);
     }
@@ -323,7 +324,8 @@ int Daemon::end(const Service::Outcome& outcome) {
     if (control_) {
         control_->finish();
     }
-    return detached && is_all_done && left_since.undone.empty() ? 0 : 1;
+    const bool is_all_done = outcome.lost.empty() && outcome.undone.empty() && left_since.undone.empty();
+    return detached && is_all_done ? 0 : 1;
 }
 
 }  // namespace ckptfs

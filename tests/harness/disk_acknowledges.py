@@ -2,10 +2,14 @@
 """For tests of --ack disk: what the bucket has, and a store that does not take what is sent to it."""
 
 import pathlib
+import random
 import subprocess
 
 from harness.programs import CKPTFS
 
+# A part and more, and a file that goes at once.
+SHARD = random.Random(1).randbytes((20 << 20) + 3)
+SMALL = random.Random(2).randbytes(100_000)
 CHANGES = ["PutObject", "CopyObject", "CreateMultipartUpload", "DeleteObject"]
 
 

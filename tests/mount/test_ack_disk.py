@@ -11,7 +11,7 @@ import subprocess
 import threading
 
 import pytest
-from harness.disk_acknowledges import files, hold, wait
+from harness.disk_acknowledges import SHARD, SMALL, files, hold, wait
 from harness.markers import commit, refuse_to_commit
 from harness.mounts import Mount
 from harness.programs import CKPTFS, wait_until
@@ -19,9 +19,6 @@ from harness.programs import CKPTFS, wait_until
 pytestmark = pytest.mark.sanitized
 
 MIB = 1 << 20
-# A part and more, and a file that goes at once.
-SHARD = random.Random(1).randbytes(20 * MIB + 3)
-SMALL = random.Random(2).randbytes(100_000)
 
 
 @pytest.fixture

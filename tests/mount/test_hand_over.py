@@ -3,22 +3,17 @@
 
 import contextlib
 import os
-import random
 import signal
 import subprocess
 import sys
 
 import pytest
-from harness.disk_acknowledges import files, hold, wait
+from harness.disk_acknowledges import SHARD, SMALL, files, hold, wait
 from harness.mounts import Mount
 from harness.programs import wait_until
 from harness.simulator import BUCKET
 
 pytestmark = pytest.mark.sanitized
-
-# A part and more, and a file that goes at once.
-SHARD = random.Random(1).randbytes((20 << 20) + 3)
-SMALL = random.Random(2).randbytes(100_000)
 
 
 @pytest.fixture
@@ -105,8 +100,9 @@ def test_what_others_were_not_told_of_does_not_keep_the_next_mount_waiting(make,
     made = make()
     hold(simulator, prefix, "small", ".ckptfs/failed/*")
     (made / "small").write_bytes(SMALL)
-    writes = "import sys, time; f = open(sys.argv[1], 'wb'); f.write(b'x' * 100_000); f.flush(); print(flush=True); time.sleep(60)"
-    with subprocess.Popen([sys.executable, "-c", writes, made / "failed"], stdout=subprocess.PIPE) as writer:
+    writes = "import sys; f = open(sys.argv[1], 'wb'); f.write(b'x' * 100_000); f.flush(); print(flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", writes, made / "failed"], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE) as writer:
         writer.stdout.readline()
         writer.kill()
     wait_until(lambda: "was killed" in made.log(), "the mount to notice")
