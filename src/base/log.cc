@@ -101,7 +101,8 @@ protected:
         const int target = terminal ? terminal.get() : STDERR_FILENO;
         if (lost_ > 0) {
             const std::string told =
-                format("{}ckptfs: {} lines of the log were not read, and are not here\n", is_torn_ ? "\n" : "", lost_);
+                format("{}ckptfs: {} lines of the log were dropped, because standard error did not take them\n",
+                       is_torn_ ? "\n" : "", lost_);
             lost_ = write_all(target, told) ? 0 : lost_;
         }
         spdlog::memory_buf_t line;

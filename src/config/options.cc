@@ -123,18 +123,20 @@ constexpr auto kTable = std::to_array<OptionSpec>({
      [](Config& c, std::string_view v) { return set_text(c.store.credentials_file, v); }},
     {kStoreSection, "no-sign-request", "", "", "", "send unsigned requests, for public buckets", "",
      [](Config& c, std::string_view v) { return set(c.store.no_sign_request, parse_switch(v)); }},
-    {kStoreSection, "force-path-style", "", "", "", "put the bucket into the path, not into the host name",
+    {kStoreSection, "force-path-style", "", "", "", "use path-style requests",
      "This is the same as --addressing-style path.", set_path_style},
-    {kStoreSection, "addressing-style", "", "STYLE", "auto", "how the bucket is named in URLs: auto, path or virtual",
-     "With auto, it is virtual for Amazon's hosts and path for every other endpoint.", set_addressing},
+    {kStoreSection, "addressing-style", "", "STYLE", "auto", "URL style of requests: auto, path or virtual",
+     "path puts the bucket into the path of the URL; virtual (virtual-hosted style) puts it into the host name. auto "
+     "is virtual for Amazon S3 and path for every other endpoint.",
+     set_addressing},
     {kStoreSection, "ca-bundle", "", "FILE", "", "certificate authorities to trust, in PEM format",
      "AWS_CA_BUNDLE is read, too.", [](Config& c, std::string_view v) { return set_text(c.store.ca_bundle, v); }},
     {kStoreSection, "checksum", "", "NAME", "crc32c", "checksum of the data that is sent: crc32c or none",
      "Use none for stores that refuse checksum headers.",
      [](Config& c, std::string_view v) { return one_of(c.store.checksum, v, {"crc32c", "none"}); }},
-    {kStoreSection, "unsigned-payload", "", "", "", "over plain HTTP, do not sign the data's hash",
-     "This saves CPU time, but bytes that change in transit are no longer detected. With TLS the payload is never "
-     "hashed.",
+    {kStoreSection, "unsigned-payload", "", "", "", "over plain HTTP, do not sign the hash of the payload",
+     "This saves CPU time, but only --checksum then detects bytes that change in transit, and only if the store "
+     "verifies it. With TLS the payload is never hashed.",
      [](Config& c, std::string_view v) { return set(c.store.unsigned_payload, parse_switch(v)); }},
     {kStoreSection, "access-log", "", "FILE", "", "write a line for every request to this file",
      "Each line has the operation, key, status, bytes, time, and the request ID to give to the store's support. The "
@@ -142,25 +144,26 @@ constexpr auto kTable = std::to_array<OptionSpec>({
      [](Config& c, std::string_view v) { return set_text(c.store.access_log, v); }},
     {kStoreSection, "storage-class", "", "NAME", "", "storage class of new objects", "",
      [](Config& c, std::string_view v) { return set_text(c.store.storage_class, v); }},
-    {kStoreSection, "sse", "", "NAME", "the bucket's own setting", "server-side encryption of new objects",
-     "It is AES256, aws:kms or aws:kms:dsse, and also applies to objects that a rename creates.",
-     [](Config& c, std::string_view v) {
-         return one_of(c.store.encryption, v, {"AES256", "aws:kms", "aws:kms:dsse"});
-     }},
-    {kStoreSection, "sse-kms-key-id", "", "KEY", "Amazon's own for S3", "key of AWS KMS that encrypts new objects",
-     "Give its ID, ARN or alias. Without --sse, this option implies aws:kms.",
+    {kStoreSection, "sse", "", "NAME", "the bucket's default encryption",
+     "server-side encryption of new objects: AES256, aws:kms or aws:kms:dsse",
+     "It also applies to objects that a rename creates.",
+     [](Config& c,
+        std::string_view v) { return one_of(c.store.encryption, v, {"AES256", "aws:kms", "aws:kms:dsse"}); }},
+    {kStoreSection, "sse-kms-key-id", "", "KEY", "the AWS managed key (aws/s3)",
+     "AWS KMS key that encrypts new objects, by ID, ARN or alias", "Without --sse, this option implies aws:kms.",
      [](Config& c, std::string_view v) { return set_text(c.store.kms_key_id, v); }},
-    {kStoreSection, "requester-pays", "", "", "", "pay for requests and traffic of another account's bucket",
-     "It is needed if the owner of the bucket requires it.",
+    {kStoreSection, "requester-pays", "", "", "",
+     "accept the charges for requests and data transfer of a Requester Pays bucket",
+     "Such a bucket refuses requests without it.",
      [](Config& c, std::string_view v) { return set(c.store.requester_pays, parse_switch(v)); }},
     {kStoreSection, "retry-for", "", "TIME", "5m", "how long a request that makes no progress is retried",
-     "Then the file fails with EIO.",
+     "Then the call fails with EIO; a file that is being written has failed.",
      [](Config& c, std::string_view v) { return set(c.store.retry_for, parse_duration(v)); }},
     {kStoreSection, "stall-timeout", "", "TIME", "20s", "how long an attempt may go without transferring a byte",
      "Then the attempt is abandoned. A transfer that crawls while others move is abandoned within seconds. A read that "
      "takes far longer than other reads of its size is sent again on another connection.",
      [](Config& c, std::string_view v) { return set(c.store.stall_timeout, parse_duration(v)); }},
-    {kStoreSection, "max-connections", "", "N", "64 to 192, by processors",
+    {kStoreSection, "max-connections", "", "N", "64 to 192, depending on the number of CPUs",
      "maximum number of connections to the store", "",
      [](Config& c, std::string_view v) { return set(c.store.max_connections, parse_number(v, 1, kMaxConnections)); }},
 
@@ -172,26 +175,30 @@ constexpr auto kTable = std::to_array<OptionSpec>({
      [](Config& c, std::string_view v) { return set(c.names.file_mode, parse_mode(v)); }},
     {kFiles, "dir-mode", "", "MODE", "0700", "mode of all directories", "",
      [](Config& c, std::string_view v) { return set(c.names.dir_mode, parse_mode(v)); }},
-    {kFiles, "metadata-ttl", "", "TIME", "1s", "how long names and attributes are cached without asking the store",
-     "Opening a file always asks the store.",
+    {kFiles, "metadata-ttl", "", "TIME", "1s", "how long names and attributes are cached",
+     "Opening a file for reading asks the store regardless. *Close-to-open* in ckptfs-semantics(7) has the exceptions.",
      [](Config& c, std::string_view v) { return set(c.names.metadata_ttl, parse_duration(v)); }},
 
     {kFiles, "rename-repair-after", "", "TIME", "10m",
-     "how long the rename of a directory must show no sign of life before a mount that finds it repairs it",
-     "It must be at least 1s. All mounts of a prefix should agree on it. See ckptfs-semantics(7).",
+     "how long after the last heartbeat of a directory rename another mount may repair it",
+     "It must be at least 1s. Use the same value on all mounts of a prefix. See ckptfs-semantics(7).",
      [](Config& c, std::string_view v) { return set(c.names.rename_repair_after, parse_duration(v)); }},
 
-    {kWriting, "part-size", "", "SIZE", "grows", "size of a part of a multipart upload, 5M to 5G",
+    {kWriting, "part-size", "", "SIZE", "grows with the file, from about 8M",
+     "size of a part of a multipart upload, 5M to 5G",
      "Without it, parts grow with the file, so that small files finish soon and large ones fit into 10,000 parts. A "
      "part can be at most a quarter of the memory that writes may use; a larger value is reduced to that, and the log "
      "says so.",
      [](Config& c, std::string_view v) { return set(c.write.part_size, parse_size(v)); }},
-    {kWriting, "equal-parts", "", "", "", "make all parts of an upload equal, for stores that require it", "",
+    {kWriting, "equal-parts", "", "", "",
+     "make all parts of an upload but the last equal in size, for stores that require it",
+     "Files are then stored uncompressed.",
      [](Config& c, std::string_view v) { return set(c.write.equal_parts, parse_switch(v)); }},
-    {kWriting, "staging-dir", "", "DIR", "/var/tmp", "directory for data that has no room in memory",
-     "It also holds what programs write while the store accepts nothing and, until the file is closed or synced, "
-     "changes anywhere in a file. It needs room for both. If it is full, the write fails with ENOSPC; what was saved "
-     "before stays. It must be on a local disk. The files have no name, and only the mount can open them.",
+    {kWriting, "staging-dir", "", "DIR", "/var/tmp", "directory for data that does not fit into memory",
+     "It also holds data that cannot be uploaded yet because the store does not respond and, until the file is closed "
+     "or synced, changes to existing files and files written out of order. If it is full, the write fails with ENOSPC; "
+     "what was saved before stays. It must be on a local disk. The files in it have no name, so only the mount can "
+     "open them.",
      [](Config& c, std::string_view v) { return set_text(c.write.staging_dir, v); }},
     {kWriting, "stage", "", "GLOB,…", "", "files that are written in any order",
      "Use it for programs that open a new file write-only and then seek back. The file is kept in --staging-dir until "
@@ -204,8 +211,9 @@ constexpr auto kTable = std::to_array<OptionSpec>({
          return {};
      }},
     {kWriting, "keep-on-kill", "", "GLOB,…", "logs and events", "files that are kept when their writer is killed",
-     "By default these are \\*.log, \\*.out, \\*.err, \\*.jsonl and events.out.tfevents.\\*. Every other file keeps "
-     "its last good version. So does a file that matches but was truncated and not written since.",
+     "By default these are \\*.log, \\*.out, \\*.err, \\*.jsonl and events.out.tfevents.\\*. Such a file is published "
+     "as far as it was written. So is any file that was only appended to (O_APPEND) since it was last saved. Every "
+     "other file keeps its last good version, and so does a file that was truncated and not written since.",
      [](Config& c, std::string_view v) -> Status {
          c.write.keep_on_kill = parse_list(v);
          return {};
@@ -220,20 +228,21 @@ constexpr auto kTable = std::to_array<OptionSpec>({
          c.write.commit_markers = parse_list(v);
          return {};
      }},
-    {kWriting, "failed-sibling-ttl", "", "TIME", "1h", "how long a failed file holds a commit marker back", "",
+    {kWriting, "failed-sibling-ttl", "", "TIME", "1h",
+     "how long a failed file, or an upload of another mount, holds a commit marker back",
+     "Set it higher than the longest time that the upload of one file takes.",
      [](Config& c, std::string_view v) { return set(c.write.failed_sibling_ttl, parse_duration(v)); }},
     {kWriting, "publish-interval", "", "TIME", "30s", "how often logs are published while they grow",
      "This applies to files opened for appending and to files that match --keep-on-kill. With 0s they are published "
      "only when they are closed or synced.",
      [](Config& c, std::string_view v) { return set(c.write.publish_interval, parse_duration(v)); }},
     {kWriting, "ack", "", "BY", "store", "what close and fsync wait for: store or disk",
-     "store: the file is in the bucket. disk: it is on the disk of --cache-dir, flushed, and is sent to the bucket "
-     "afterwards, in the order in which it was acknowledged. It is lost if the disk is, and other mounts see it once "
-     "it "
-     "is in the bucket; ckptfs wait waits for that. See ckptfs-semantics(7).",
+     "store: the file is in the bucket. disk: the file has been flushed to the disk of --cache-dir; it is uploaded "
+     "afterwards, in the order of the acknowledgements. Until it is uploaded, it is lost if the disk is lost, and "
+     "other mounts do not see it; ckptfs wait waits for the upload. See ckptfs-semantics(7).",
      set_ack},
-    {kWriting, "ack-limit", "", "SIZE", "a quarter of the disk", "how much may wait for the bucket with --ack disk",
-     "Then close waits for the store.",
+    {kWriting, "ack-limit", "", "SIZE", "a quarter of the disk",
+     "how much acknowledged data may wait for its upload with --ack disk", "At this limit, close waits for the store.",
      [](Config& c, std::string_view v) { return set(c.disk.unsent_limit, parse_size(v)); }},
     {kWriting, "compress", "", "HOW", "auto", "how files are stored: auto, none, zstd or zstd:LEVEL",
      "auto encodes each MiB by its content: floats are split by byte position, whatever their type and offset; "
@@ -254,29 +263,30 @@ constexpr auto kTable = std::to_array<OptionSpec>({
      "Files opened with O_TRUNC always bypass it.", set_direct_io},
     {kReading, "max-read-ahead", "", "SIZE", "by memory", "maximum amount of data fetched ahead of one reader", "",
      [](Config& c, std::string_view v) { return set(c.read.max_read_ahead, parse_size(v)); }},
-    {kReading, "cache-dir", "", "DIR", "", "directory on a local disk that keeps the files this node reads and writes",
-     "They are read from there the next time, also by later mounts, if the bucket still has the same version. What is "
-     "damaged or missing is fetched from the store. The directory is created if it is missing; no other user may enter "
-     "it, and the files in it are not encrypted. Several mounts may share it.",
+    {kReading, "cache-dir", "", "DIR", "", "directory on a local disk that caches the files this node reads and writes",
+     "Later reads, also by later mounts, are served from it if the bucket still has the same version. Data that is "
+     "damaged or missing is fetched from the store. Files of up to 256 KiB are not served from it, except with "
+     "--cache-only. The directory is created if it is missing; no other user may enter it, and the files in it are not "
+     "encrypted. Several mounts may share it.",
      [](Config& c, std::string_view v) { return set_text(c.disk.directory, v); }},
     {kReading, "cache-size", "", "SIZE", "half of the disk", "maximum size of --cache-dir",
-     "What was used longest ago is removed first. Files in use stay.",
+     "The least recently used files are removed first. Files in use stay.",
      [](Config& c, std::string_view v) { return set(c.disk.size, parse_size(v)); }},
-    {kReading, "cache-only", "", "", "", "read what --cache-dir has, without the store",
-     "For a node without a network. The mount is read-only, and shows the files that this node saw last, in the "
-     "version "
-     "that it saw; a read of what is not in the directory fails (EIO). No request is sent.",
+    {kReading, "cache-only", "", "", "", "serve files from --cache-dir only, without the store",
+     "Use it on a node without a network. The mount is read-only and shows each file in the version that this node saw "
+     "last. Reading data that is not in the directory fails with EIO. No request is sent.",
      [](Config& c, std::string_view v) { return set(c.disk.cache_only, parse_switch(v)); }},
-    {kReading, "passthrough", "", "WHEN", "auto", "let the kernel read files in --cache-dir itself: auto or never",
-     "auto: from kernel 6.9 on, for mounts that root makes, once all of a file is kept and was checked. It is read as "
-     "fast as the disk is, by all processes from one page cache. never: ckptfs reads all, and checks each MiB again.",
+    {kReading, "passthrough", "", "WHEN", "auto", "let the kernel read files in --cache-dir directly: auto or never",
+     "With auto, on Linux 6.9 or later and for mounts made by root, the kernel reads a file of 1 MiB or more once all "
+     "of it is cached and its checksums have been verified. All processes then share one page cache. With never, "
+     "ckptfs reads every file, and verifies each MiB again.",
      set_passthrough},
 
-    {kResources, "max-memory", "", "SIZE", "5 % of RAM, at most 1G to 4G by processors",
+    {kResources, "max-memory", "", "SIZE", "5 % of RAM, at most 1G to 4G depending on the number of CPUs",
      "memory for data, at least 64M",
      "Memory is allocated on demand, and returned after a minute without use. When the budget is used up, writers slow "
      "down and data goes to --staging-dir; a file fails only if it finds no room there either. The budget never grows. "
-     "In a control group, the group's limit counts instead of the machine's RAM.",
+     "In a cgroup, the cgroup's memory limit counts instead of the machine's RAM.",
      [](Config& c, std::string_view v) {
          return set(c.mount.max_memory, parse_size(v).and_then([&](std::uint64_t size) -> Result<std::uint64_t> {
              if (size < kSmallestMemory) {
@@ -285,9 +295,9 @@ constexpr auto kTable = std::to_array<OptionSpec>({
              return size;
          }));
      }},
-    {kResources, "fuse-threads", "", "N", "one a processor, 2 to 8", "threads that take requests from the kernel", "",
+    {kResources, "fuse-threads", "", "N", "one per CPU, 2 to 8", "threads that handle requests from the kernel", "",
      [](Config& c, std::string_view v) { return set(c.mount.fuse_threads, parse_number(v, 1, kMaxThreads)); }},
-    {kResources, "http-threads", "", "N", "one for two processors, 1 to 8", "threads that move bytes", "",
+    {kResources, "http-threads", "", "N", "one per two CPUs, 1 to 8", "threads that transfer data", "",
      [](Config& c, std::string_view v) { return set(c.store.http_threads, parse_number(v, 1, kMaxThreads)); }},
     {kResources, "log-level", "", "LEVEL", "info", "what is logged: error, warning, info or debug", "",
      [](Config& c, std::string_view v) {
@@ -298,8 +308,8 @@ constexpr auto kTable = std::to_array<OptionSpec>({
      "journal, the log is lost, and the mount says so. To reopen the file after renaming it, send SIGHUP to a daemon "
      "that has no terminal; copytruncate of *logrotate*(8) needs no signal.",
      [](Config& c, std::string_view v) { return set_text(c.mount.log_file, v); }},
-    {kResources, "state-dir", "", "DIR", "the user's own",
-     "directory in which a mount records its uploads, so that the next one can end them",
+    {kResources, "state-dir", "", "DIR", "/var/lib/ckptfs for root, below ~/.local/state for others",
+     "directory in which a mount records its uploads, so that the next mount can abort them",
      "If this mount is killed, the next mount of the same source, at the same mount point and with the same "
      "--state-dir, ends what it left behind. The directory is created if it is missing; no other user may enter it. "
      "Machines may share it. See *FILES*.",
@@ -402,7 +412,7 @@ Status apply_environment(Config& config, const Environment& environment) {
     return {};
 }
 
-// A mount shows ten signs of life in this time, each a request.
+// A mount sends ten heartbeats in this time, each a request.
 constexpr Milliseconds kLeastRepairAfter{1'000};
 
 Status check_config(const Config& config) {

@@ -178,7 +178,7 @@ void RefreshingProvider::count_failure(Error error) {
     paused_until_ = clock_.now() + pause_after_failures(failures_, random_());
     error.retryable = error.retryable || has_succeeded_;
     if (failures_ == 1 && has_succeeded_) {
-        log_warning(format("{}; tried again{}", escaped(error.message), validity()));
+        log_warning(format("{}; retrying{}", escaped(error.message), validity()));
     }
     last_error_ = std::move(error);
 }

@@ -102,7 +102,7 @@ Status Daemon::attach() {
         return failure(taken.error());
     }
     if (*taken) {
-        log_info(format("took {} back from a ckptfs that had died", escaped(place)));
+        log_info(format("took over {} from a ckptfs daemon that was killed", escaped(place)));
     }
     const auto table = read_mount_table();
     const auto checked = table ? check_mount_point(place, *table) : failure(table.error());

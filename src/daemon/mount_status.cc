@@ -40,7 +40,8 @@ std::string verdict(const MountStatus& status) {
         why += (why.empty() ? "" : ", ") + counted(status.removals, "removal") + " under way";
     }
     if (status.failures_untold > 0) {
-        why += (why.empty() ? "" : ", ") + counted(status.failures_untold, "failed file") + " not told to other mounts";
+        why += (why.empty() ? "" : ", ") + counted(status.failures_untold, "failed file") +
+               " not recorded for other mounts yet";
     }
     if (status.unsent.changes > 0) {
         why += (why.empty() ? "" : ", ") + counted(status.unsent.changes, "change") + " on the disk only";
@@ -87,7 +88,7 @@ std::string traffic_line(const MountStatus& status) {
 
 std::string store_line(const StoreActivity& store) {
     std::string text =
-        format("store: {} in flight of {} at most, {} waiting; {} so far, {} tried again",
+        format("store: {} in flight (limit {}), {} waiting; {} in total, {} retried",
                counted(store.in_flight, "request"), store.limit, store.waiting, store.requests, store.retries);
     if (store.slow_downs > 0) {
         text += format(", {} answered with slow down", store.slow_downs);

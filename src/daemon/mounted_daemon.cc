@@ -71,7 +71,7 @@ Result<MountEntry> find_mount_to_end(const std::string& directory) {
                    escaped(directory), escaped(made.mount_point), escaped(directory), escaped(made.mount_point)));
     }
     if (const std::string inside = mounts_inside(*table, *shown); !inside.empty()) {
-        return failure(EBUSY, format("{} holds other mounts, umount them first: {}", escaped(directory), inside));
+        return failure(EBUSY, format("{} contains other mounts; unmount them first: {}", escaped(directory), inside));
     }
     return shown;
 }

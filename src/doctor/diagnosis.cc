@@ -73,7 +73,7 @@ DiagnosisLine by_rule(const Finding& finding) {
             return made;
         }
         case ProbeAnswer::kFailed:
-            return line(finding.probe, rule.failed_severity, joined("could not be found out", finding.seen),
+            return line(finding.probe, rule.failed_severity, joined("could not be determined", finding.seen),
                         rule.failed_severity == Severity::kProblem ? means_if_missing(rule) : "");
         case ProbeAnswer::kNotAsked:
             break;
@@ -94,7 +94,8 @@ DiagnosisLine of_endpoint(const Finding& finding, const StoreFacts& facts) {
     DiagnosisLine made = line(finding.probe, Severity::kProblem, joined(url, finding.seen));
     if (finding.errno_value == EPROTO) {
         made.means =
-            "TLS or HTTP is not spoken as expected: is it http:// or https://, and who signed its certificate?";
+            "the endpoint does not speak the expected protocol: check http:// or https://, and who signed its "
+            "certificate";
         made.options = {{"endpoint-url", ""}, {"ca-bundle", ""}};
     } else if (finding.errno_value == EHOSTUNREACH && facts.virtual_host) {
         made.means = "the bucket is part of the host's name here, which not every store has";
@@ -119,7 +120,7 @@ DiagnosisLine of_clock(const Finding& finding, const StoreFacts& facts) {
     std::string found =
         format("the store's clock is {:.0f} s {} this machine's", off, skew > 0 ? "ahead of" : "behind");
     if (off < kBearableSkew) {
-        return line(finding.probe, Severity::kNote, std::move(found), "nothing depends on so little");
+        return line(finding.probe, Severity::kNote, std::move(found), "this difference is harmless");
     }
     std::string means =
         "mounts judge by it which uploads and renames are abandoned: synchronise it (timedatectl set-ntp true)";
@@ -136,10 +137,11 @@ DiagnosisLine of_credentials(const Finding& finding) {
     }
     if (finding.s3_code.empty()) {
         made.found = escaped(finding.seen);
-        made.means = "without them a store answers nothing but public buckets: ckptfs(1), CREDENTIALS";
+        made.means = "without credentials a store serves only public buckets: see ckptfs(1), CREDENTIALS";
         made.options = {{"profile", ""}, {"credentials-file", ""}, {"no-sign-request", ""}};
     } else if (finding.s3_code == "SignatureDoesNotMatch") {
-        made.means = "the secret key is another one: correct it where it comes from; or a proxy changes the requests";
+        made.means =
+            "the secret key does not match the access key: correct it at its source; or a proxy changes the requests";
         made.options = {{"profile", ""}, {"credentials-file", ""}};
     } else if (finding.s3_code == "AccessDenied") {
         made.means = "the policy of the user or the bucket allows none of it";
@@ -171,14 +173,15 @@ DiagnosisLine of_region(const Finding& finding, const StoreFacts& facts) {
                     theirs.empty() ? format("{}; the store does not say its own", ours) : ours);
     }
     return line(finding.probe, Severity::kNote, format("requests are signed for {}; the store says {}", ours, theirs),
-                "it takes them nevertheless");
+                "the store accepts them nevertheless");
 }
 
 DiagnosisLine of_bucket(const Finding& finding) {
     DiagnosisLine made = by_rule(finding);
     if (finding.answer == ProbeAnswer::kFailed && finding.s3_code.empty() && finding.http_status != 0) {
         made.means =
-            "no S3 store answers so: another server may listen there, or one that names buckets in another way";
+            "this is not how an S3 store answers: another server may listen there, or one that addresses buckets "
+            "differently";
         made.options = {{"endpoint-url", ""}, {"addressing-style", ""}};
     }
     return made;
@@ -226,7 +229,7 @@ DiagnosisLine of_rates(const Finding& finding, const Rates& rates, int max_conne
 
 DiagnosisLine diagnosed(const Finding& finding, const StoreFacts& facts) {
     if (finding.errno_value == ECANCELED) {
-        return line(finding.probe, Severity::kUnknown, "could not be found out: interrupted");
+        return line(finding.probe, Severity::kUnknown, "could not be determined: interrupted");
     }
     switch (finding.probe) {
         case Probe::kEndpoint:
@@ -277,10 +280,10 @@ std::string not_asked(const Diagnosis& diagnosis) {
 
 std::string conclusion(const Diagnosis& diagnosis) {
     if (diagnosis.interrupted) {
-        return "interrupted: not everything was asked\n";
+        return "interrupted: some checks did not run\n";
     }
     if (!diagnosis.usable()) {
-        return "ckptfs cannot be used so; see FAILS above\n";
+        return "ckptfs cannot be used with these settings; see FAILS above\n";
     }
     std::string options;
     for (const SuggestedOption& each : diagnosis.options()) {

@@ -63,7 +63,7 @@ private:
         error.errno_value = EIO;
         error.retryable = false;
         error.message =
-            format("{}{}: was acknowledged by the disk, and is not made in the bucket: {}", key, others, why.message);
+            format("{}{}: was acknowledged by the disk, but will not be uploaded: {}", key, others, why.message);
         return failure(std::move(error));
     }
 

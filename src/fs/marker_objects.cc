@@ -116,8 +116,7 @@ void write_names(ObjectStore& store, const std::string& key, const std::vector<M
 }
 
 Failure taken_over(const std::string& source) {
-    return failure(EIO,
-                   source + ": its rename showed no sign of life for too long, and another mount may have ended it");
+    return failure(EIO, source + ": its rename sent no heartbeat for too long, and another mount may have ended it");
 }
 
 bool is_lost_race(const Error& error) {

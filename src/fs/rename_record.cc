@@ -117,12 +117,11 @@ void RenameRecord::beat() {
         lock.unlock();
         const Moment began = this_moment();
         if (is_late(began)) {
-            // Another mount may have ended the rename. A store without conditional writes would take this sign of life,
+            // Another mount may have ended the rename. A store without conditional writes would take this heartbeat,
             // and the holder would go on where it had stopped.
             taken_over_ = true;
         } else if (const Status written = write(rename_.state, began); !written) {
-            log_warning(
-                escaped("the rename of " + rename_.source + " shows no sign of life: " + written.error().message));
+            log_warning(escaped("the rename of " + rename_.source + " sends no heartbeat: " + written.error().message));
         }
         lock.lock();
         if (taken_over_) {

@@ -2,11 +2,11 @@
 // The record of a rename in the bucket, as the process that works on that rename holds it.
 //
 // It decides the rename: only its last writer may go on, because every write replaces exactly what that writer
-// wrote before. While it is held it is written again from time to time, so that other mounts see a sign of life. A
+// wrote before. While it is held it is written again from time to time, so that other mounts see a heartbeat. A
 // holder that could not do so for half the time after which others may take over lets go by itself, so that a store
 // without conditional writes is safe as long as its requests take less than the other half.
 //
-// Ownership: one holder at a time; the destructor stops the signs of life and leaves the record as it is.
+// Ownership: one holder at a time; the destructor stops the heartbeats and leaves the record as it is.
 // Threads: used by one thread; blocks.
 #pragma once
 
@@ -24,7 +24,7 @@ namespace ckptfs::fs {
 
 class RenameRecord {
 public:
-    // `repair_after`: after so long without a sign of life others may take over.
+    // `repair_after`: after so long without a heartbeat others may take over.
     RenameRecord(ObjectStore& store, const Clock& clock, Milliseconds repair_after)
         : store_(store), clock_(clock), repair_after_(repair_after) {}
     ~RenameRecord() { stop_beating(); }
@@ -33,7 +33,7 @@ public:
 
     // A new one.
     Status create(DirectoryMarker rename);
-    // Of a rename that shows no sign of life; `record` as it was found.
+    // Of a rename that sends no heartbeat; `record` as it was found.
     Status take_over(const StoredMarker& record, MarkerState state);
     // Of a rename that has ended, whose record is gone, and of which a slow process has left something: no other may
     // be at it meanwhile.
@@ -55,7 +55,7 @@ private:
     };
 
     [[nodiscard]] Moment this_moment() const { return {clock_.now(), clock_.wall_now()}; }
-    // Too long after the last sign of life.
+    // Too long after the last heartbeat.
     [[nodiscard]] bool is_late(const Moment& moment) const;
     Status write_and_beat(MarkerState state, const Moment& began);
     Status write(MarkerState state, const Moment& began);

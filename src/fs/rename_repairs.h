@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Renames of directories that no process finishes: found where a name is looked up or listed, and ended.
 //
-// A marker or record that is met is looked into in the background. Where the rename shows no sign of life, its record
+// A marker or record that is met is looked into in the background. Where the rename sends no heartbeat, its record
 // is taken over, which one mount achieves, and the rename rolled back or forward (rename_recovery.h). Until then its
 // directories stay hidden; no caller waits for a repair. Ages are those of the store's own clock, so that the clocks of
 // nodes do not matter.

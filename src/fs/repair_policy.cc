@@ -9,7 +9,7 @@ namespace {
 
 // Ages are known to the second.
 constexpr Milliseconds kShortestWait{100};
-// How late a sign of life may come, and how far the store's time of it may be off.
+// How late a heartbeat may come, and how far the store's time of it may be off.
 constexpr Milliseconds kBeatTolerance{5'000};
 
 // It was written since its process was said to be dead. The last request of one that has ended may look so, too: that

@@ -34,14 +34,14 @@ struct RepairDecision {
 // goes forward, whichever of them do.
 inline constexpr Milliseconds kLastRequests{60'000};
 
-// Signs of life within repair_after: a few may fail.
+// Heartbeats within repair_after: a few may fail.
 inline constexpr int kBeatsInTime = 10;
 
-// A process that was said to have ended, and shows no sign of life for so long, has. Its last requests have taken
+// A process that was said to have ended, and sends no heartbeat for so long, has. Its last requests have taken
 // effect by then.
 [[nodiscard]] Milliseconds believed_dead_after(Milliseconds repair_after);
 
-// A rename that shows a sign of life is left alone, also if its process was said to have ended before. One that was
+// A rename that sends a heartbeat is left alone, also if its process was said to have ended before. One that was
 // decided goes on to its end, every other one goes back. A record goes last of all, so that a marker without one
 // belongs to a rename that went back: a slow process wrote it after it was presumed dead.
 [[nodiscard]] RepairDecision decide_repair(const RepairFacts& facts);

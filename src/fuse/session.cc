@@ -149,7 +149,7 @@ Status FuseSession::open(FileDescriptor connection) {
     io.read = read_request;
     io.writev = write_reply;
     if (session_ == nullptr || fuse_session_custom_io(session_.get(), &io, connection.get()) != 0) {
-        return failure(ENOMEM, "libfuse cannot make a session");
+        return failure(ENOMEM, "libfuse cannot create a session");
     }
     passthrough_.connect(connection.release());
     return {};

@@ -135,7 +135,8 @@ Result<Endpoint> resolve_endpoint(const StoreConfig& config, const Environment& 
     }
     const bool virtual_host = access_point || uses_virtual_host(config, url->host);
     if (virtual_host && url->host.starts_with('[')) {
-        return failure(EINVAL, "virtual-host style needs a host name; pass --force-path-style");
+        return failure(EINVAL,
+                       "virtual-hosted-style requests need a host name, not an IP address; pass --force-path-style");
     }
     endpoint.scheme = url->scheme;
     endpoint.requester_pays = config.requester_pays;

@@ -39,12 +39,12 @@ Result<Delivered> delivered_by(const HttpResponse& head) {
     if (head.status == 206 || !content_range.empty()) {
         const auto range = parse_content_range(content_range);
         if (!range || (length && *length != range->last - range->first + 1)) {
-            return unusable(EPROTO, "the answer to a range does not say which", true);
+            return unusable(EPROTO, "the response to a range request has no Content-Range", true);
         }
         return Delivered{range->first, range->last - range->first + 1};
     }
     if (!length) {
-        return unusable(EPROTO, "the answer does not say how long it is", true);
+        return unusable(EPROTO, "the response has no Content-Length", true);
     }
     return Delivered{0, *length};
 }
@@ -141,7 +141,7 @@ Status GetOperation::take_first_head(const HttpResponse& head) {
     const Result<Delivered> delivered = delivered_by(head);
     auto object = object_info(request_.key, head);
     if (!delivered || !object) {
-        return delivered ? unusable(EPROTO, "the answer does not say how large the object is", true)
+        return delivered ? unusable(EPROTO, "the response does not give the size of the object", true)
                          : failure(delivered.error());
     }
     // Not every store honours If-Match.
@@ -150,7 +150,7 @@ Status GetOperation::take_first_head(const HttpResponse& head) {
     }
     const bool whole_empty = object->size == 0 && delivered->length == 0;
     if (request_.range && !whole_empty && !answers_range(*request_.range, *delivered, object->size)) {
-        return unusable(EPROTO, "the store answered with other bytes than the range asked for", false);
+        return unusable(EPROTO, "the store returned another range than the one requested", false);
     }
     answered_etag_ = object->etag;
     if (object->etag.empty()) {
@@ -196,7 +196,7 @@ Status GetOperation::take_resumed_head(const HttpResponse& head) {
     }
     const ByteRange asked = missing();
     if (delivered->offset != asked.offset || delivered->length != asked.length) {
-        return unusable(EPROTO, "the store answered with other bytes than the range asked for", false);
+        return unusable(EPROTO, "the store returned another range than the one requested", false);
     }
     only_its_end_ = delivered_ == response_->length;
     return {};
@@ -207,7 +207,7 @@ bool GetOperation::take_body(ByteSpan bytes, Call& call) {
         return true;
     }
     if (bytes.size() > response_->length - delivered_) {
-        call.refusal = unusable(EPROTO, "the answer is longer than it said", false).value();
+        call.refusal = unusable(EPROTO, "the response is longer than its Content-Length", false).value();
         return false;
     }
     delivered_ += bytes.size();

@@ -14,7 +14,7 @@ Status read_info(const std::string& key, const HttpResponse& response, ObjectInf
         Error error;
         error.errno_value = EPROTO;
         error.retryable = true;
-        error.message = "the answer does not say how large the object is";
+        error.message = "the response does not give the size of the object";
         return failure(std::move(error));
     }
     object = std::move(*info);

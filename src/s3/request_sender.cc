@@ -299,7 +299,7 @@ void RequestSender::settle(const SharedCall& call, int attempt, Result<HttpRespo
     pump();
     if (outcome) {
         if (outage_is_over) {
-            log_info("the store answers again: no request waits to be tried again");
+            log_info("the store answers again: no request waits to be retried");
         }
         finish(call, std::move(outcome));
         return;

@@ -147,7 +147,7 @@ void RequestSender::retry_later(const SharedCall& call, Error error) {
         }
     }
     if (tell) {
-        log_warning(format("{}; tried again for up to {} s", escaped(error.message), policy_.retry_for.count() / 1000));
+        log_warning(format("{}; retrying for up to {} s", escaped(error.message), policy_.retry_for.count() / 1000));
     }
     if (dropped) {
         finish(call, failure(canceled(*call)));

@@ -191,7 +191,7 @@ Result<ListResponse> parse_list_result(std::string_view body) {
     if (flag_of(root, "IsTruncated")) {
         list.next_continuation_token = text_of(root, "NextContinuationToken");
         if (list.next_continuation_token.empty()) {
-            return malformed("list of objects that goes on");
+            return malformed("truncated list of objects without a continuation token");
         }
     }
     return list;
@@ -241,7 +241,7 @@ Result<UploadPage> parse_upload_page(std::string_view body) {
     page.truncated = flag_of(root, "IsTruncated");
     auto next_key = decoded(root, "NextKeyMarker");
     if (!next_key || (page.truncated && next_key->empty())) {
-        return malformed("list of uploads that goes on");
+        return malformed("truncated list of uploads without a key marker");
     }
     page.next_key_marker = std::move(*next_key);
     page.next_upload_id_marker = text_of(root, "NextUploadIdMarker");
@@ -266,7 +266,7 @@ Result<PartPage> parse_part_page(std::string_view body) {
     page.truncated = flag_of(root, "IsTruncated");
     page.next_part_number_marker = number_of<int>(root, "NextPartNumberMarker").value_or(0);
     if (page.truncated && page.next_part_number_marker < 1) {
-        return malformed("list of parts that goes on");
+        return malformed("truncated list of parts without a part number marker");
     }
     return page;
 }

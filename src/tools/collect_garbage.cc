@@ -358,7 +358,7 @@ std::string describe(const GarbageTotals& totals) {
     if (totals.ended > 0) {
         text += format(", {} ended", totals.ended);
     } else if (totals.abandoned > 0) {
-        text += "; --end ends them";
+        text += "; --end aborts or removes them";
     }
     return text;
 }

@@ -25,7 +25,7 @@ bool is_refused(const UnsentChange& change, const Error& error) {
 }
 
 std::string not_made(const HeldChange& held, const std::string& why) {
-    return escaped(held.key() + ": was acknowledged by the disk, and is not made in the bucket: " + why);
+    return escaped(held.key() + ": was acknowledged by the disk, but will not be uploaded: " + why);
 }
 
 bool is_made_of(const UnsentChange& change, const HeldChange& source) {
@@ -369,7 +369,7 @@ void UnsentChanges::failed(const HeldPtr& held, const Error& error) {
 void UnsentChanges::tell_of(const std::string& key, const std::string& message) {
     if (failing_key_.empty() || failure_ != message) {
         log_error(escaped(key +
-                          ": was acknowledged by the disk, and cannot be made in the bucket yet; what came after it "
+                          ": was acknowledged by the disk, but cannot be uploaded yet; what came after it "
                           "waits: " +
                           message));
     }

@@ -160,7 +160,7 @@ def test_keys_that_the_store_refuses_are_fetched_again(own_mount):
 def test_requests_wait_for_a_service_that_is_down(own_mount):
     mount, services = own_mount(1.2)
     services.down = True
-    wait_until(lambda: "tried again" in mount.log(), "the mount to notice")
+    wait_until(lambda: "retrying" in mount.log(), "the mount to notice")
     wait_until(lambda: time.time() > services.last_expiry, "nothing that is held to be valid")
     asked = services.refused
     writer = subprocess.Popen([sys.executable, "-c", f"open({str(mount / 'file')!r}, 'wb').write(b'x' * 10)"])

@@ -135,7 +135,7 @@ def test_a_clock_that_the_store_refuses(simulator):
 def test_a_log_that_cannot_be_written_is_not_the_endpoint(simulator):
     report = examine(simulator, "--access-log", "/dev/null/log")
     assert report.exit_code == 1 and report.with_state("fails") == {"endpoint"}
-    assert report.found("endpoint").startswith("could not be found out: --access-log: ")
+    assert report.found("endpoint").startswith("could not be determined: --access-log: ")
     assert report.findings["endpoint"]["options"] == [] and report.findings["endpoint"]["means"] == ""
 
 
@@ -214,7 +214,7 @@ def test_a_right_that_is_missing(simulator, operations, missing, unknown, exit_c
 def test_what_is_not_answered_is_no_verdict_on_the_store(simulator, operation, name, action):
     simulator.inject({"op": operation, "action": action})
     report = examine(simulator, "--retry-for", "500ms")
-    assert report.found(name).startswith("could not be found out: "), report.found(name)
+    assert report.found(name).startswith("could not be determined: "), report.found(name)
     assert report.with_state("set", "limit", "fails") <= {name}
     simulator.clear_faults()
     assert is_clean(simulator)

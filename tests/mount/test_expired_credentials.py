@@ -209,7 +209,7 @@ def test_keys_that_are_rotated_late_are_waited_for(request, simulator, prefix, k
         wait_until(lambda: time.monotonic() > expired_at, "the keys to expire")
         threads = [thread for name, made in mounts.items() for thread in act(made, name)]
         for made in mounts.values():
-            wait_until(lambda log=made.log: "tried again for up to" in log(), "the mount to tell of it")
+            wait_until(lambda log=made.log: "retrying for up to" in log(), "the mount to tell of it")
         assert failures == []
         keys_file.rotate(600)
         for thread in threads:

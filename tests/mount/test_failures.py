@@ -147,7 +147,7 @@ def test_the_end_of_an_outage_is_told_of(mount, simulator, prefix):
     simulator.inject({"op": "PutObject", "key": prefix + "file", "action": "500"})
     made = mount()
     writer = subprocess.Popen(["dd", "if=/dev/zero", f"of={made / 'file'}", "bs=1000", "count=1", "status=none"])
-    wait_until(lambda: "tried again for up to" in made.log(), "the failures to be told of")
+    wait_until(lambda: "retrying for up to" in made.log(), "the failures to be told of")
     assert "answers again" not in made.log()
     simulator.clear_faults()
     assert writer.wait(60) == 0

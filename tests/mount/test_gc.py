@@ -48,7 +48,7 @@ def test_the_uploads_of_a_killed_mount_are_told_and_ended(killed, gc, simulator,
     assert ", young\n" in gc().stdout
     told = gc("--older-than", "1h")
     assert told.returncode == 0
-    assert "abandoned" in told.stdout and "--end ends them" in told.stdout
+    assert "abandoned" in told.stdout and "--end aborts or removes them" in told.stdout
     upload, totals = [json.loads(line) for line in gc("--older-than", "1h", "--end", "--json").stdout.splitlines()]
     assert (upload["key"], upload["state"], upload["ended"]) == (prefix + "model.pt", "abandoned", True)
     assert TWO_HOURS - 60 <= upload["age_seconds"] <= TWO_HOURS + 60

@@ -247,7 +247,7 @@ def test_what_a_killed_daemon_wrote_out_of_order_is_removed(place, simulator, pr
 # The request at which the daemon is killed, and where its rename leads.
 @pytest.mark.parametrize("step", [
     pytest.param(("PutObject", "new/", 2, "new"), id="decided"),
-    # 70 s for requests that may still be on their way, and for a sign of life.
+    # 70 s for requests that may still be on their way, and for a heartbeat.
     pytest.param(("CopyObject", "new/file3", 1, "old"), id="undecided", marks=pytest.mark.full),
 ])
 def test_a_rename_of_a_killed_daemon_is_ended_by_the_next(place, simulator, prefix, step):

@@ -316,7 +316,7 @@ def test_a_dead_endpoint_is_told_of_at_once_and_ctrl_c_ends_the_wait(command, ke
                           preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)) as ran:
         try:
             line = ran.stderr.readline()
-            assert "connection refused" in line and "tried again for up to " in line, line
+            assert "connection refused" in line and "retrying for up to " in line, line
             assert time.monotonic() - began < 10 and ran.poll() is None
             ran.send_signal(signal.SIGINT)
             interrupted = time.monotonic()

@@ -117,7 +117,7 @@ TEST(Log, DoesNotWaitForItsReader) {
     if (!waits) {
         log_warning("third");
         const std::string output = full.read_all();
-        EXPECT_THAT(output, testing::HasSubstr("2 lines of the log were not read"));
+        EXPECT_THAT(output, testing::HasSubstr("2 lines of the log were dropped"));
         EXPECT_THAT(output, testing::HasSubstr("third\n"));
         EXPECT_THAT(output, testing::Not(testing::HasSubstr("second")));
     }
@@ -143,7 +143,7 @@ TEST(Log, DoesNotWaitForATerminalThatHasRoomForAPartOfALine) {
         EXPECT_EQ(poll(&arrived, 1, 10'000), 1);
         output += shown.read_all();
     }
-    EXPECT_THAT(output, testing::ContainsRegex("\r\nckptfs: [0-9]+ lines of the log were not read"));
+    EXPECT_THAT(output, testing::ContainsRegex("\r\nckptfs: [0-9]+ lines of the log were dropped"));
 }
 
 TEST(Log, TellsTheJournalThePriorityAndNoTime) {

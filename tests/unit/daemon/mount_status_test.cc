@@ -108,7 +108,7 @@ TEST(MountStatus, IsToldInWords) {
     EXPECT_EQ(
         status_text(busy()),
         "s3://bucket/run/ at /mnt/a: ckptfs 1.2.3, pid 77, mounted for 2 h 3 min\n"
-        "safe to stop: no, 1 file not saved yet, 1 rename under way, 1 failed file not told to other mounts, "
+        "safe to stop: no, 1 file not saved yet, 1 rename under way, 1 failed file not recorded for other mounts yet, "
         "3 changes on the disk only\n"
         "failed since it was mounted: 2 files\n"
         "not published, because their writer was killed: 1 file\n"
@@ -116,7 +116,7 @@ TEST(MountStatus, IsToldInWords) {
         "  run/lost.pt: PutObject: AccessDenied\n"
         "  and 1 that failed before\n"
         "now: 5.0 MiB/s written, 0.0 read; 4.0 sent to the store, 1.0 received\n"
-        "store: 9 requests in flight of 64 at most, 2 waiting; 70 so far, 3 tried again, 1 late read asked again\n"
+        "store: 9 requests in flight (limit 64), 2 waiting; 70 in total, 3 retried, 1 late read asked again\n"
         "memory: 300.0 of 1000.0 MiB (640.0 resident), 100.0 MiB of it read ahead or cached; 75 % of 4 reads "
         "came from it\n"
         "disk: 7.0 of 8.0 MiB in /nvme/kept; 5.0 MiB read from it, 6.0 written, 2 files to be kept yet, 3 MiB "
@@ -145,7 +145,7 @@ TEST(MountStatus, ItIsSafeToStopOnceAllIsSaved) {
     EXPECT_FALSE(status.safe_to_stop());
     status.renames.clear();
     EXPECT_FALSE(status.safe_to_stop());
-    EXPECT_NE(status_text(status).find("safe to stop: no, 1 failed file not told to other mounts, 3 changes"),
+    EXPECT_NE(status_text(status).find("safe to stop: no, 1 failed file not recorded for other mounts yet, 3 changes"),
               std::string::npos);
     status.failures_untold = 0;
     EXPECT_FALSE(status.safe_to_stop());

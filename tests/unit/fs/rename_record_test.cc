@@ -13,7 +13,7 @@ namespace ckptfs::fs {
 using namespace testing;
 namespace {
 
-// It is looked at before each sign of life, of which there are ten in this time.
+// It is looked at before each heartbeat, of which there are ten in this time.
 constexpr Milliseconds kRepairAfter{200};
 
 class CountingClock final : public Clock {
@@ -59,7 +59,7 @@ TEST_F(RenameRecordTest, IsHeldWhileItShowsSignsOfLife) {
 
 // As when its process was stopped: on a store without conditional writes nothing else tells that others have ended it.
 TEST_F(RenameRecordTest, IsNotHeldAgainByASignOfLifeThatComesTooLate) {
-    // A sign of life is under way while time passes, so that the next one comes too late.
+    // A heartbeat is under way while time passes, so that the next one comes too late.
     store.hold(Operation::kPut);
     ASSERT_TRUE(store.wait_until_held(Operation::kPut, 1));
     const int written = store.calls(Operation::kPut);

@@ -169,7 +169,7 @@ TEST_F(RenameRepairsTest, WhatAnotherMountHasTakenOverIsNoLongerTheDeadOnes) {
 
 TEST_F(RenameRepairsTest, TheLastRequestsOfADeadMountAreWaitedForFromItsDeathOn) {
     rename_and_be_killed_while_copying();
-    // Since its last sign of life.
+    // Since its last heartbeat.
     store.advance_clock(kDeadAfter - Milliseconds(5000));
     fs->end_renames({only_record()});
     EXPECT_TRUE(eventually([this] { return timer.waiting(kDeadAfter) == 1; }));

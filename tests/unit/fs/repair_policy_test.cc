@@ -39,7 +39,7 @@ TEST(RepairPolicyTest, OnlyADecidedRenameGoesForward) {
 TEST(RepairPolicyTest, NobodyWaitsForADeadHolderOnlyForItsLastRequests) {
     const Milliseconds young(0);
     EXPECT_EQ(decide_for_dead(MarkerState::kCommitted, young, Milliseconds(0)).action, RepairAction::kFinish);
-    // Its last sign of life may have been long before its death.
+    // Its last heartbeat may have been long before its death.
     const Milliseconds wait = believed_dead_after(kAfter);
     const RepairDecision early = decide_for_dead(MarkerState::kCopying, wait, wait - Milliseconds(10'000));
     EXPECT_EQ(early.action, RepairAction::kWait);
