@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opening: which node, which version, which writer; to read in open_files_reading.cc. What happens on the handle
-// afterwards is in open_files_io.cc.
+// Opening: which node, which version, which writer; to read in open_files_reading.cc, with O_TRUNC in
+// open_files_truncating.cc.
 #include "fs/open_files.h"
 
 #include <fcntl.h>

@@ -36,6 +36,7 @@ namespace ckptfs::fs {
 
 // What is told of a version that a killed writer left half.
 [[nodiscard]] Error lost_error(const FileWriter& writer);
+[[nodiscard]] Failure bad_handle();
 
 class OpenFiles {
 public:
@@ -123,6 +124,9 @@ private:
     static constexpr int kReleaseWaits = 7;
     // Programs that write a name anew while they hold it open are not rare.
     static constexpr int kTruncationWaits = 3;
+    // Of a lock file, by the first write after O_TRUNC. Far below what the first part holds, within which a file may be
+    // written out of order.
+    static constexpr std::uint64_t kMostOverwritten = std::uint64_t{1} << 20;
     [[nodiscard]] static Milliseconds release_wait(int waits) { return Milliseconds(std::int64_t{1} << waits); }
 
     struct OpenRequest {
@@ -204,6 +208,8 @@ private:
         REQUIRES(node_table);
     [[nodiscard]] ExpectedOpen expectation(const OpenRequest& request) const;
     Failure not_found_or(const NodeTable::Lock& lock, const NodePtr& node, Error error) REQUIRES(node_table);
+    void give_up_attempts_before(const Handle& handle) const;
+    void give_up_attempts(const std::vector<NodePtr>& versions);
 
     // --- open_files_truncating.cc
     void open_for_truncating(const OpenRequestPtr& request);
@@ -212,9 +218,6 @@ private:
     Result<OpenedFile> open_truncated(const NodeTable::Lock& lock, OpenRequest& request, bool keeps_node,
                                       std::optional<NameInDirectory>& renamed) REQUIRES(node_table);
     OpenedFile join_truncated(const NodeTable::Lock& lock, const OpenRequest& request) REQUIRES(node_table);
-    // The version, of those that the kernel knows by the node's inode, that the process has opened last; null for none.
-    [[nodiscard]] NodePtr opened_last(const NodeTable::Lock& lock, const Node& node, pid_t process) const
-        REQUIRES(node_table);
     // Of a file that others have open: what is there is empty, so that nothing of theirs is lost.
     [[nodiscard]] static bool keeps_its_node(const Node& node) REQUIRES(node_table);
     [[nodiscard]] bool is_lock_file(const NodePtr& node);
@@ -222,10 +225,6 @@ private:
     [[nodiscard]] static bool may_be_lock_file(const NodeTable::Lock& lock, const Node& node) REQUIRES(node_table);
     // `node` was truncated by an open.
     static void note_believed_version(const NodeTable::Lock& lock, Node& node) REQUIRES(node_table);
-    // A version that takes the name, for a handle that the kernel has, or gets, on this node.
-    [[nodiscard]] HandlePtr own_version(const NodeTable::Lock& lock, const Handle& opened) REQUIRES(node_table);
-    // The handle by which the write is made: the one that the kernel calls `id` may get another version for it.
-    [[nodiscard]] Result<HandlePtr> before_writing(HandleId id, HandlePtr handle, bool may_append = true);
     // The kernel looks up the name and asks once more after ESTALE, and then gives up.
     [[nodiscard]] bool is_second_try(const NodeTable::Lock& lock, pid_t thread, NodeId parent, std::string_view name)
         REQUIRES(node_table);
@@ -233,17 +232,10 @@ private:
     [[nodiscard]] static bool waits_for_release(const NodeTable::Lock& lock, const OpenRequest& request)
         REQUIRES(node_table);
     void prepare_second_try(const NodeTable::Lock& lock, const OpenRequest& request) REQUIRES(node_table);
-    // Handles that this process opened on the same inode to write.
-    [[nodiscard]] int count_other_handles(const Handle& handle, pid_t process) const;
-    // Since all of it was saved, as the last handle that can write goes.
-    [[nodiscard]] bool is_truncated_again(const Handle& handle) const;
-    void commit_once_more(const NodePtr& node, const std::shared_ptr<FileWriter>& writer,
-                          const std::shared_ptr<WrittenVersion>& version, Reply<void> reply,
-                          std::function<void()> ended);
-    // The node's version is committed: it has cut away what earlier ones held when it was opened.
-    void replace_earlier_versions(const NodePtr& node, const CommittedObject& object);
-    void give_up_attempts_before(const Handle& handle) const;
-    void give_up_attempts(const std::vector<NodePtr>& versions);
+    void truncate_by_name(NodeId node, std::uint64_t size, int waits, Reply<Attributes> reply);
+    [[nodiscard]] Result<std::optional<HandleId>> open_by_name(const NodeTable::Lock& lock, const NodePtr& node,
+                                                               std::uint64_t size) REQUIRES(node_table);
+    void set_size(HandleId id, HandlePtr handle, std::uint64_t size, const Reply<Attributes>& reply);
 
     // --- open_files_appending.cc
     // Where another version has got the name since.
@@ -289,16 +281,6 @@ private:
     static bool is_of_earlier_version(const NodeTable::Lock& lock, Handle& handle) REQUIRES(node_table);
     // Of files that are closed: kept as long as there is room, since an open then costs a HEAD only.
     void give_up_tables();
-    struct Grown {
-        NodePtr node;
-        // Where the version that it has shown until now ends.
-        std::uint64_t from = 0;
-    };
-    // Those that follow it.
-    std::vector<Grown> note_version(const NodeTable::Lock& lock, const NodePtr& node, const ObjectVersion& version,
-                                    bool only_appended) REQUIRES(node_table);
-    // Others that have the file open keep what they have, or see it grow.
-    void show_growth(const Grown& grown, const ObjectVersion& shown, const std::shared_ptr<const void>& drops);
     struct Reading {
         HandlePtr handle;
         std::uint64_t offset = 0;
@@ -324,26 +306,46 @@ private:
     [[nodiscard]] Failure nothing_to_read(const Handle& handle) const;
     [[nodiscard]] bool is_pristine(const Handle& handle) const;
 
-    // --- open_files_io.cc
+    // --- open_files_writing.cc
+    // A change of a file that is removed meanwhile leads nowhere, as one after that does.
+    [[nodiscard]] static bool is_lost_with_its_name(const Status& changed, const Node& node);
+    // What its process has replaced since is not changed by it any more, and its close tells, too.
+    [[nodiscard]] static Failure refuse_given_up(Handle& handle);
+    // The handle by which the write is made: the one that the kernel calls `id` may get another version for it.
+    [[nodiscard]] Result<HandlePtr> before_writing(HandleId id, HandlePtr handle, bool may_append = true);
+    // A version that takes the name, for a handle that the kernel has, or gets, on this node.
+    [[nodiscard]] HandlePtr own_version(const NodeTable::Lock& lock, const Handle& opened) REQUIRES(node_table);
+    // Handles that this process opened on the same inode to write.
+    [[nodiscard]] int count_other_handles(const Handle& handle, pid_t process) const;
+    void note_writer(Handle& handle, const Caller& caller) const;
+    void changes_in_place(Node& node);
+
+    // --- open_files_committing.cc
+    struct Grown {
+        NodePtr node;
+        // Where the version that it has shown until now ends.
+        std::uint64_t from = 0;
+    };
     struct KeyToCommit {
         std::string key;
         // It is a commit marker, and may appear.
         bool is_allowed = false;
         PublishPermit permit{};
     };
-    // Where the change came by another inode than theirs.
-    void show_to_cached_readers(const Node& node);
-    void changes_in_place(Node& node);
     [[nodiscard]] bool publishes_marker(const FileWriter& writer, const std::string& key, CommitReason reason) const;
     void commit_when_first(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, const KeyToCommit& to,
                            CommitReason reason, Reply<void> reply);
+    void commit_siblings(const std::string& marker_key, const std::string& source_key, Reply<void> reply);
+    void commit_marker(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, const std::string& key,
+                       CommitReason reason, Reply<void> reply);
     [[nodiscard]] bool is_left_to_others(const Node& node, const WrittenVersion* version, CommitReason reason) const;
-    // What its process has replaced since is not changed by it any more, and its close tells, too.
-    [[nodiscard]] static Failure refuse_given_up(Handle& handle);
-    void truncate_by_name(NodeId node, std::uint64_t size, int waits, Reply<Attributes> reply);
-    [[nodiscard]] Result<std::optional<HandleId>> open_by_name(const NodeTable::Lock& lock, const NodePtr& node,
-                                                               std::uint64_t size) REQUIRES(node_table);
-    void set_size(HandleId id, HandlePtr handle, std::uint64_t size, const Reply<Attributes>& reply);
+    // Since all of it was saved, as the last handle that can write goes.
+    [[nodiscard]] bool is_truncated_again(const Handle& handle) const;
+    void commit_once_more(const NodePtr& node, const std::shared_ptr<FileWriter>& writer,
+                          const std::shared_ptr<WrittenVersion>& version, Reply<void> reply,
+                          std::function<void()> ended);
+    // The node's version is committed: it has cut away what earlier ones held when it was opened.
+    void replace_earlier_versions(const NodePtr& node, const CommittedObject& object);
     struct Change {
         // Something was to be saved, though it may be what was there before.
         bool is_made = false;
@@ -352,6 +354,19 @@ private:
     // Calls back when the kernel has dropped the pages of the version before, or a second later.
     void note_committed(const NodePtr& node, const CommittedObject& object, Change change,
                         std::function<void()> dropped);
+    // Those that follow it.
+    std::vector<Grown> note_version(const NodeTable::Lock& lock, const NodePtr& node, const ObjectVersion& version,
+                                    bool only_appended) REQUIRES(node_table);
+
+    // --- open_files_pages.cc
+    // Where the change came by another inode than theirs.
+    void show_to_cached_readers(const Node& node);
+    // Others that have the file open keep what they have, or see it grow.
+    void show_growth(const Grown& grown, const ObjectVersion& shown, const std::shared_ptr<const void>& drops);
+    void drop_written_pages(const NodePtr& node, const FileWriter& writer);
+    void drop_pages_between_reads(const NodePtr& node);
+    // The answer to a read that may go beyond the end, by which the kernel learns it.
+    [[nodiscard]] Reply<Payload> noted_across_end(const NodePtr& node, std::uint64_t end, Reply<Payload> reply);
 
     // --- open_files_closing.cc
     struct Closing;
@@ -359,7 +374,6 @@ private:
         NodePtr node;
         std::shared_ptr<FileWriter> writer;
     };
-    void note_writer(Handle& handle, const Caller& caller) const;
     // Empty where the writer is not, or no longer, that of the node.
     [[nodiscard]] std::shared_ptr<WrittenVersion> written_version_of(const NodePtr& node,
                                                                      const std::shared_ptr<FileWriter>& writer) const;
@@ -381,10 +395,6 @@ private:
     // From its first failure on, commit markers have to wait for the file.
     void watch(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, pid_t opener,
                EndOfFile end = EndOfFile::kFailed);
-    void drop_written_pages(const NodePtr& node, const FileWriter& writer);
-    void drop_pages_between_reads(const NodePtr& node);
-    // The answer to a read that may go beyond the end, by which the kernel learns it.
-    [[nodiscard]] Reply<Payload> noted_across_end(const NodePtr& node, std::uint64_t end, Reply<Payload> reply);
     [[nodiscard]] bool has_lost_its_name(const NodeTable::Lock& lock, const Node& node) const REQUIRES(node_table);
     // Under which other mounts look for the file.
     [[nodiscard]] std::string key_of_failure(const Node& node, const FileWriter& writer) const;
@@ -394,11 +404,13 @@ private:
     // Publishes nothing, and says so.
     void abort_killed(const Handle& handle, std::function<void()> ended);
     void give_up(const Handle& handle, const Error& why, EndOfFile end, std::function<void()> ended);
-    void commit_siblings(const std::string& marker_key, const std::string& source_key, Reply<void> reply);
-    void commit_marker(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, const std::string& key,
-                       CommitReason reason, Reply<void> reply);
 
-    // --- open_files_end.cc; what status asks for is in open_files_status.cc.
+    // --- open_files_status.cc
+    // The version, of those that the kernel knows by the node's inode, that the process has opened last; null for none.
+    [[nodiscard]] NodePtr opened_last(const NodeTable::Lock& lock, const Node& node, pid_t process) const
+        REQUIRES(node_table);
+
+    // --- open_files_end.cc
     void release_cut_off(const HandlePtr& handle, const Reply<void>& reply);
     void answer_drain();
     // Of files with nothing to save, which the kernel does not release any more: an upload that was begun is ended.

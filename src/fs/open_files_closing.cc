@@ -25,10 +25,6 @@ constexpr Milliseconds kInterruptFollows{10};
 // close(2) takes the descriptor from its process before it sends the FLUSH. Chosen in the same way.
 constexpr Milliseconds kFlushFollows{10};
 
-Failure bad_handle() {
-    return failure(EBADF, "not an open file");
-}
-
 Error removed_error(const FileWriter& writer) {
     Error why;
     why.errno_value = ENOENT;
@@ -44,6 +40,10 @@ Error replaced_error(const FileWriter& writer) {
 
 }  // namespace
 
+Failure bad_handle() {
+    return failure(EBADF, "not an open file");
+}
+
 Error lost_error(const FileWriter& writer) {
     Error why;
     why.message = writer.key() + " is not published: its writer was killed before it was closed";
@@ -51,27 +51,6 @@ Error lost_error(const FileWriter& writer) {
 }
 
 // --- writers
-
-// What has been noted of this thread since the last commit need not be looked up again.
-void OpenFiles::note_writer(Handle& handle, const Caller& caller) const {
-    handle.version->changed_at = state_.truncations.load();
-    VersionFate& fate = handle.version->fate;
-    const VersionFate::Generation generation = fate.generation();
-    if (caller.is_page_cache) {
-        fate.changed_by_mapping();
-        return;
-    }
-    const bool appends = (handle.flags & O_APPEND) != 0 && !caller.in_place;
-    // Of a descriptor that does both each is noted.
-    const bool is_same_thread = handle.last_writer_thread.exchange(caller.thread) == caller.thread &&
-                                appends == ((handle.flags & O_APPEND) != 0);
-    if (is_same_thread && handle.noted.exchange(generation) == generation) {
-        return;
-    }
-    handle.noted = generation;
-    const auto place = appends ? VersionFate::Place::kEnd : VersionFate::Place::kInside;
-    fate.wrote(state_.env.processes.thread_group(caller.thread).value_or(kUnseenProcess), handle.opener, place);
-}
 
 std::shared_ptr<WrittenVersion> OpenFiles::written_version_of(const NodePtr& node,
                                                               const std::shared_ptr<FileWriter>& writer) const {
@@ -461,31 +440,6 @@ void OpenFiles::finish_release(const HandlePtr& handle, Status saved, const Repl
     }
     reply(std::move(saved));
     answer_drain();
-}
-
-void OpenFiles::end_versions(const std::vector<NodePtr>& overtaken) {
-    for (const NodePtr& node : overtaken) {
-        std::shared_ptr<FileWriter> writer;
-        std::shared_ptr<WrittenVersion> version;
-        {
-            const NodeTable::Lock lock = state_.nodes.lock();
-            writer = node->writer;
-            version = node->version;
-            node->removed = node->removed || version->is_truncated_away();
-        }
-        if (writer == nullptr) {
-            continue;
-        }
-        if (node->removed) {
-            orphan(writer);
-            continue;
-        }
-        version->has_lost_name = true;
-        Error why;
-        why.message = writer->key() + " was renamed while an earlier version of it was being written; write it anew";
-        log_warning(escaped(why.message));
-        static_cast<void>(wait_for<void>([&](auto done) { writer->abort(why, std::move(done)); }));
-    }
 }
 
 void OpenFiles::orphan(const std::shared_ptr<FileWriter>& writer) {

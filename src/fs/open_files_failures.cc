@@ -4,7 +4,6 @@
 
 #include "base/text.h"
 #include "ckptfs/log.h"
-#include "fs/all_ended.h"
 #include "fs/open_files.h"
 
 namespace ckptfs::fs {
@@ -42,49 +41,6 @@ std::string OpenFiles::key_of_failure(const Node& node, const FileWriter& writer
     const NodeTable::Lock lock = state_.nodes.lock();
     const bool stayed_behind = node.version != nullptr && node.version->stayed_behind && node.parent != nullptr;
     return stayed_behind ? state_.key(lock, node) : writer.key();
-}
-
-// The page cache has taken them on their way here. From now on reads get the version before.
-void OpenFiles::drop_written_pages(const NodePtr& node, const FileWriter& writer) {
-    {
-        const NodeTable::Lock lock = state_.nodes.lock();
-        node->forget_pages();
-        node->has_uncertain_size =
-            node->has_uncertain_size || (node->committed && writer.size() != node->committed->size);
-    }
-    drop_pages_between_reads(node);
-}
-
-// An answer that is overtaken by a notice does not teach the kernel the end of the file: up to the size of what was
-// given up it would fill up with zeros, and show them.
-void OpenFiles::drop_pages_between_reads(const NodePtr& node) {
-    const auto is_due = [this, node] {
-        const NodeTable::Lock lock = state_.nodes.lock();
-        node->drops_pages_after_reads = node->reads_across_end > 0;
-        return !node->drops_pages_after_reads;
-    };
-    state_.env.kernel_cache.invalidate_inode(node->id, {.is_due = is_due});
-}
-
-Reply<Payload> OpenFiles::noted_across_end(const NodePtr& node, std::uint64_t end, Reply<Payload> reply) {
-    {
-        const NodeTable::Lock lock = state_.nodes.lock();
-        if (!node->committed || end <= node->committed->size) {
-            return reply;
-        }
-        ++node->reads_across_end;
-    }
-    return [this, node, reply = std::move(reply)](Result<Payload> data) {
-        reply(std::move(data));
-        bool drops_pages = false;
-        {
-            const NodeTable::Lock lock = state_.nodes.lock();
-            drops_pages = --node->reads_across_end == 0 && std::exchange(node->drops_pages_after_reads, false);
-        }
-        if (drops_pages) {
-            drop_pages_between_reads(node);
-        }
-    };
 }
 
 // What has the name by now was written on this mount, or the file can no longer get it. Not where an open with O_TRUNC
@@ -167,54 +123,6 @@ void OpenFiles::give_up(const Handle& handle, const Error& why, EndOfFile end, s
             ended();
             abort_ends();
         });
-    });
-}
-
-void OpenFiles::allow_marker(const std::string& marker_key, const std::string& source_key, Reply<StillCounts> reply) {
-    commit_siblings(marker_key, source_key, [this, marker_key, reply = std::move(reply)](const Status& committed) {
-        if (committed) {
-            gate_.check(marker_key, reply);
-            return;
-        }
-        reply(failure(EIO, format("{} is not committed, because another file below its directory could not be: {}",
-                                  marker_key, committed.error().message)));
-    });
-}
-
-void OpenFiles::commit_siblings(const std::string& marker_key, const std::string& source_key, Reply<void> reply) {
-    const std::string directory = directory_of(marker_key);
-    std::vector<std::pair<NodePtr, std::shared_ptr<FileWriter>>> unfinished;
-    {
-        const NodeTable::Lock lock = state_.nodes.lock();
-        for (const NodePtr& node : state_.nodes.with_writers(lock)) {
-            const std::shared_ptr<FileWriter>& writer = node->writer;
-            const std::string key = writer->key();
-            if (key.starts_with(directory) && key != source_key && !may_be_missing(key, state_.env.write.config) &&
-                writer->dirty() && !writer->failed() && !node->removed &&
-                (!writer->pristine() || node->version->fate.left_by_killed_writer())) {
-                unfinished.emplace_back(node, writer);
-            }
-        }
-    }
-    const auto all = std::make_shared<AllEnded>(unfinished.size(), std::move(reply));
-    for (const auto& [node, writer] : unfinished) {
-        commit_in_order(node, writer, CommitReason::kFsync, [all](const Status& status) { all->one_more(status); });
-    }
-    all->one_more({});
-}
-
-void OpenFiles::commit_marker(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, const std::string& key,
-                              CommitReason reason, Reply<void> reply) {
-    allow_marker(key, key, [this, node, writer, key, reason, reply = std::move(reply)](Result<StillCounts> allowed) {
-        if (allowed) {
-            const auto renew = [this, key](Reply<StillCounts> renewed) { gate_.check(key, std::move(renewed)); };
-            commit_when_first(node, writer, {key, true, {std::move(*allowed), renew}}, reason, reply);
-            return;
-        }
-        log_error(escaped(allowed.error().message));
-        // A writer gets no EACCES of the gate's requests either.
-        const Error told = kept_failure(std::move(allowed.error()));
-        writer->abort(told, [reply, told](const Status&) { reply(failure(told)); });
     });
 }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Progress reports on the files that are open.
+// What stat(2) and ckptfs status tell of the files that are open.
 #include <utility>
 
 #include "fs/open_files.h"
 
 namespace ckptfs::fs {
+
 namespace {
 
 // A program that computes between its reads is still loading.
@@ -50,6 +51,46 @@ std::vector<std::string> OpenFiles::renames() const {
         }
     }
     return names;
+}
+
+std::optional<pid_t> OpenFiles::process_to_tell_by(NodeId node, pid_t thread) const {
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        const NodePtr found = state_.nodes.find(lock, node);
+        if (found == nullptr || !found->shares_inode || found->open_handles == 0) {
+            return std::nullopt;
+        }
+    }
+    return state_.env.processes.thread_group(thread);
+}
+
+// What it has closed may not have been released yet.
+NodePtr OpenFiles::opened_last(const NodeTable::Lock& /*lock*/, const Node& node, pid_t process) const {
+    HandlePtr last;
+    for (const HandlePtr& handle : handles_.all()) {
+        if (handle->inode == node.inode && handle->opener == process && !handle->is_by_name &&
+            (last == nullptr || handle->opened_at >= last->opened_at)) {
+            last = handle;
+        }
+    }
+    return last != nullptr ? last->node : nullptr;
+}
+
+Attributes OpenFiles::attributes(const NodeTable::Lock& lock, const Node& node, std::optional<HandleId> handle_id,
+                                 std::optional<pid_t> process) const {
+    const HandlePtr handle = handle_id && node.shares_inode ? handles_.find(*handle_id) : nullptr;
+    NodePtr shown = handle != nullptr ? handle->node : nullptr;
+    if (shown == nullptr && node.shares_inode && process) {
+        shown = opened_last(lock, node, *process);
+    }
+    if (shown == nullptr && node.shares_inode && node.open_handles == 0 && !node.linked && !node.removed) {
+        // fstat(2) comes without a handle: those who have this inode open have gone on to the version with the name.
+        shown = state_.nodes.child(lock, node.parent, node.name);
+    }
+    const bool is_file = shown != nullptr && shown->type == FileType::kFile;
+    Attributes attributes = state_.attributes(lock, is_file ? *shown : node);
+    attributes.inode = node.inode;
+    return attributes;
 }
 
 }  // namespace ckptfs::fs

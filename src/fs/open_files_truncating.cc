@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opening a file with O_TRUNC while others have it open. What those append then is open_files_appending.cc's.
+// Opening a file with O_TRUNC while others have it open, and truncate(2). What those append then is in
+// open_files_appending.cc.
 //
 // Three goals: readers and writers keep what they have, and of several commits the last wins as a whole; locks
 // hold, which the kernel keeps with its inode, our node; and open(2) succeeds. So:
@@ -13,21 +14,17 @@
 #include <fcntl.h>
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <utility>
 
-#include "base/globs.h"
+#include "fs/noted_change.h"
 #include "fs/open_files.h"
-#include "fs/ordered_change.h"
 
 namespace ckptfs::fs {
 
 namespace {
 
 constexpr std::size_t kMostRetries = 1024;
-// Far below what the first part holds, within which a file may be written out of order.
-constexpr std::uint64_t kMostOverwritten = std::uint64_t{1} << 20;
 // The kernel looks again at once, which may take it a look into the bucket.
 constexpr std::chrono::seconds kSecondTryWithin{10};
 
@@ -230,251 +227,160 @@ void OpenFiles::note_believed_version(const NodeTable::Lock& /*lock*/, Node& nod
     }
 }
 
-HandlePtr OpenFiles::own_version(const NodeTable::Lock& lock, const Handle& opened) {
-    const NodePtr& node = opened.node;
-    const NodePtr fresh = state_.nodes.link_new(lock, node->parent, node->name, FileType::kFile);
-    fresh->committed = node->committed;
-    fresh->checked = state_.env.clock.now();
-    fresh->version = std::make_shared<WrittenVersion>(opened.truncated_at);
-    fresh->version->fate.made(opened.opener);
-    note_believed_version(lock, *fresh);
-    fresh->only_appended = (opened.flags & O_APPEND) != 0;
-    fresh->written = state_.env.clock.wall_now();
-    fresh->opened_to_write = state_.env.clock.now();
-    fresh->open_handles = fresh->writable_handles = 1;
-    auto handle = std::make_shared<Handle>();
-    handle->flags = opened.flags & ~O_EXCL;
-    handle->node = fresh;
-    handle->opener = opened.opener;
-    handle->inode = opened.inode;
-    handle->has_earlier_inode = true;
-    handle->truncated_at = opened.truncated_at;
-    handle->opened_at = opened.opened_at;
-    handle->version = fresh->version;
-    handle->writer = state_.make_writer(state_.key(lock, *fresh), handle->flags, std::nullopt);
-    if (handle->writer->readable()) {
-        handle->changing = handle->writer;
+void OpenFiles::truncate(NodeId id, std::optional<HandleId> handle_id, std::uint64_t size, Reply<Attributes> reply) {
+    const HandlePtr handle = handle_id ? handles_.find(*handle_id) : nullptr;
+    if (handle != nullptr && handle->writer != nullptr) {
+        set_size(*handle_id, handle, size, reply);
+    } else {
+        truncate_by_name(id, size, 0, std::move(reply));
     }
-    watch(fresh, handle->writer, opened.opener);
-    live_logs_.opened(lock, *fresh);
-    fresh->writer = handle->writer;
-    return handle;
 }
 
-Result<HandlePtr> OpenFiles::before_writing(HandleId id, HandlePtr handle, bool may_append) {
-    if (may_append && may_append_elsewhere(*handle)) {
-        Result<HandlePtr> moved = append_to_later_version(id, handle);
-        if (!moved) {
-            return moved;
-        }
-        handle = std::move(*moved);
-    }
-    if (!handle->has_only_truncated) {
-        if (handle->truncated_at == 0 && (handle->flags & O_APPEND) == 0) {
-            handle->version->joins(handle->opened_at);
-        }
-        return handle;
-    }
-    HandlePtr own;
-    NameInDirectory renamed;
+// truncate(2) by name is an open for its time: so it is renamed and saved as what other opens change is. It is saved on
+// return, unless another has the file open: that one saves it. Where all that was written is saved, it may have been
+// closed; a log that is still open does not wait.
+void OpenFiles::truncate_by_name(NodeId id, std::uint64_t size, int waits, Reply<Attributes> reply) {
+    bool may_be_closed = false;
+    NodePtr node;
+    Result<std::optional<HandleId>> opened = failure(ESTALE, "the file is gone");
     {
-        // Where several threads write first, one of them gives the handle its version.
-        const MutexLock first_write(first_write_mutex_);
-        const HandlePtr now = handles_.find(id);
-        if (now != handle || !handle->has_only_truncated) {
-            return now != nullptr ? now : handle;
-        }
-        const bool can_read = (handle->flags & O_ACCMODE) != O_RDWR || handle->writer->readable();
-        // As on a local disk it writes over what others have appended since it truncated the file. Where they have only
-        // made it longer there is nothing to be written over.
-        const std::uint64_t written = std::min(handle->writer->size(), handle->writer->progress().bytes_acknowledged);
-        const bool may_overwrite = written <= kMostOverwritten;
-        const bool is_first = may_overwrite && handle->version->belongs_to(handle->truncated_at);
-        if (has_others(*handle->node)) {
-            // Noted for those that open it.
-            static_cast<void>(is_lock_file(handle->node));
-        }
-        const bool is_in_turn =
-            may_overwrite && !is_first && state_.env.processes.is_locked(handle->inode, handle->opener);
-        const bool is_its_own = is_first || is_in_turn;
-        if (handle->version->has_lost_name) {
-            handle->has_only_truncated = false;
-            return handle;
-        }
-        if (handle->node->removed || (is_its_own && can_read)) {
-            // It has truncated what it writes: the process that opened it first no longer answers for it.
-            handle->version->fate.made(handle->opener);
-            if (is_in_turn) {
-                give_up_attempts_before(*handle);
-                // Before what it writes now, in the writer's order. What fails of it is the file's failure.
-                handle->writer->truncate(0, [](const Status&) {});
-            }
-            handle->writer->begin_anew();
-            if ((handle->flags & O_APPEND) == 0) {
-                changes_in_place(*handle->node);
-            }
-            handle->has_only_truncated = false;
-            return handle;
-        }
         const NodeTable::Lock lock = state_.nodes.lock();
-        own = own_version(lock, *handle);
-        handle->node->shares_inode = own->node->shares_inode = true;
-        static_cast<void>(own->version->belongs_to(own->truncated_at));
-        handles_.replace(id, own);
-        // Who finds the earlier handle waits here until then, and gets the other.
-        handle->has_only_truncated = false;
-        renamed = {own->node->parent->id, own->node->name};
-    }
-    state_.env.kernel_cache.invalidate_entry(renamed.directory, renamed.name);
-    // As if it had been closed: what others wrote to the version is theirs to publish.
-    handle->version->closes.when_none([this, handle] { release_writer(handle, [](const Status&) {}); });
-    return own;
-}
-
-// By a process that /proc does not show, of which no close has published it.
-bool OpenFiles::is_truncated_again(const Handle& handle) const {
-    return handle.version->fate.state(kUnseenProcess, handle.opener).unsaved && !handle.is_cut_off &&
-           !handle.version->is_truncated_away() && decide_last_release(handle) == ReleaseAction::kCommit;
-}
-
-// Saved, empty, and truncated again since: that changes what another mount has saved meanwhile, and nothing else. To
-// ask costs less than to write, and leaves no version in the bucket for each of many that take turns at a lock file.
-void OpenFiles::commit_once_more(const NodePtr& node, const std::shared_ptr<FileWriter>& writer,
-                                 const std::shared_ptr<WrittenVersion>& version, Reply<void> reply,
-                                 std::function<void()> ended) {
-    if (!version->fate.state(kUnseenProcess, kUnseenProcess).unsaved) {
-        reply({});
-        ended();
-        return;
-    }
-    const VersionFate::Generation begun = version->fate.commit_begins();
-    state_.env.store.head(writer->key(), [this, node, writer, version, begun, reply = std::move(reply),
-                                          ended = std::move(ended)](const Result<ObjectInfo>& object) {
-        bool is_there = false;
-        {
-            const NodeTable::Lock lock = state_.nodes.lock();
-            is_there = object && node->committed && node->committed->etag == object->etag;
-        }
-        if (is_there) {
-            static_cast<void>(version->fate.committed(begun));
-            reply({});
-            ended();
+        node = state_.nodes.find(lock, id);
+        const auto go_on = [this, id, size, waits, reply] { truncate_by_name(id, size, waits, reply); };
+        if (node != nullptr && waits_for_its_name(lock, *node, go_on)) {
             return;
         }
-        // What it is to replace, or that the store does not answer, is the commit's to find out.
-        writer->begin_anew();
-        ended();
-        commit_in_order(node, writer, CommitReason::kMade, reply);
+        may_be_closed = waits < kReleaseWaits && node != nullptr && node->writer != nullptr && !node->is_live_log &&
+                        !node->writer->dirty() && !node->writer->failed();
+        if (node != nullptr && !may_be_closed) {
+            opened = open_by_name(lock, node, size);
+        }
+    }
+    if (may_be_closed) {
+        waits_.after(release_wait(waits), [this, id, size, waits, reply = std::move(reply)] {
+            truncate_by_name(id, size, waits + 1, reply);
+        });
+        return;
+    }
+    const auto answer = [this, node, reply = std::move(reply)](const Status& done) {
+        if (!done) {
+            reply(failure(done.error()));
+            return;
+        }
+        Attributes attributes;
+        {
+            const NodeTable::Lock lock = state_.nodes.lock();
+            attributes = state_.attributes(lock, *node);
+        }
+        reply(attributes);
+    };
+    if (!opened || !*opened) {
+        answer(opened ? Status() : failure(opened.error()));
+        return;
+    }
+    const HandleId id_of_handle = **opened;
+    const HandlePtr handle = handles_.find(id_of_handle);
+    if (handle == nullptr) {
+        answer(failure(ENOTCONN, "the mount has ended"));
+        return;
+    }
+    set_size(id_of_handle, handle, size, [this, id_of_handle, handle, answer](const Result<Attributes>& cut) {
+        release(id_of_handle, [answer, handle, cut](Status saved) {
+            if (const auto failed = handle->writer->failed(); cut && saved && failed && !handle->node->removed) {
+                // Before its release had something to save.
+                saved = failure(*failed);
+            }
+            answer(cut ? std::move(saved) : failure(cut.error()));
+        });
     });
 }
 
-void OpenFiles::replace_earlier_versions(const NodePtr& node, const CommittedObject& object) {
-    std::vector<NodePtr> earlier;
-    {
-        const NodeTable::Lock lock = state_.nodes.lock();
-        if (node->removed || node->version == nullptr) {
+// Empty where it has the size.
+Result<std::optional<HandleId>> OpenFiles::open_by_name(const NodeTable::Lock& lock, const NodePtr& node,
+                                                        std::uint64_t size) {
+    if (node->type != FileType::kFile) {
+        return failure(EISDIR, "not a file that can be truncated");
+    }
+    OpenRequest request;
+    request.node = node;
+    request.flags = O_RDWR;
+    request.is_by_name = true;
+    // What is being written goes on while the mount ends.
+    if (node->writer != nullptr) {
+        return add_handle(lock, request, node->writer, nullptr).handle;
+    }
+    if (const Status possible = may_write(); !possible) {
+        return failure(possible.error());
+    }
+    if (!node->linked) {
+        return failure(ESTALE, "another version has the name, or it was removed");
+    }
+    const ObjectVersion version = node->committed.value_or(ObjectVersion{});
+    if (version.size == size) {
+        return std::nullopt;
+    }
+    const bool expected = take_expected(lock, *node, ExpectedOpen::kByName, true);
+    if ((node->is_read() && !expected) || node->passes_through()) {
+        return give_writers_node(lock, node, {ExpectedOpen::kByName, true, state_.env.clock.now(), {}}, O_RDWR);
+    }
+    auto writer = state_.make_writer(state_.key(lock, *node), request.flags, committed_object(version));
+    return add_handle(lock, request, std::move(writer), nullptr).handle;
+}
+
+void OpenFiles::set_size(HandleId id, HandlePtr handle, std::uint64_t size, const Reply<Attributes>& reply) {
+    if (handle->is_given_up) {
+        reply(refuse_given_up(*handle));
+        return;
+    }
+    if (handle->writer->size() != size || appends_to_what_is_cut_away(*handle)) {
+        Result<HandlePtr> ready = before_writing(id, handle);
+        if (!ready) {
+            reply(failure(ready.error()));
             return;
         }
-        const WrittenVersion::Moment made = node->version->made_at.load();
-        earlier = state_.nodes.overtaken(lock, node->parent, node->name);
-        std::erase_if(earlier, [&node](const NodePtr& version) { return version->id >= node->id; });
-        for (const NodePtr& version : earlier) {
-            WrittenVersion& written = *version->version;
-            written.replaced_at = std::max(written.replaced_at.load(), made);
-            written.replaced_by = object;
-        }
-        const bool is_log = matches_any(node->name, state_.env.write.config.keep_on_kill);
-        if (is_log || (earlier.empty() && node->writable_handles <= 1)) {
-            return;
-        }
+        handle = std::move(*ready);
     }
-    earlier.push_back(node);
-    give_up_attempts(earlier);
-}
-
-// The last of the versions is committed. What the same process opened earlier, to write the same file, was for an
-// attempt that failed: a kept exception, or a late garbage collector, closes it in the end, and its buffered data
-// would replace the file.
-void OpenFiles::give_up_attempts(const std::vector<NodePtr>& versions) {
-    const NodePtr& committed = versions.back();
-    const std::vector<HandlePtr> handles = handles_.all();
-    std::map<pid_t, WrittenVersion::Moment> openers;
-    for (const HandlePtr& handle : handles) {
-        if (handle->node == committed && handle->noted != VersionFate::kNever) {
-            WrittenVersion::Moment& last = openers[handle->opener];
-            last = std::max(last, handle->opened_at);
-        }
-    }
-    openers.erase(kUnseenProcess);
-    for (const HandlePtr& handle : handles) {
-        const bool is_earlier = handle->node == committed
-                                    ? handle->has_only_truncated.load()
-                                    : handle->version != nullptr && handle->version->is_truncated_away();
-        const auto opener = openers.find(handle->opener);
-        if (is_earlier && (handle->flags & O_APPEND) == 0 && opener != openers.end() &&
-            handle->opened_at <= opener->second &&
-            std::find(versions.begin(), versions.end(), handle->node) != versions.end()) {
-            handle->is_given_up = true;
-        }
-    }
-}
-
-// What the same process has of a lock file from before, perhaps with data in a buffer.
-void OpenFiles::give_up_attempts_before(const Handle& handle) const {
-    for (const HandlePtr& other : handles_.all()) {
-        if (other->node == handle.node && other->opener == handle.opener && other->opened_at < handle.opened_at &&
-            other->writer != nullptr && (other->flags & O_APPEND) == 0) {
-            other->is_given_up = true;
-        }
-    }
-}
-
-std::optional<pid_t> OpenFiles::process_to_tell_by(NodeId node, pid_t thread) const {
+    const std::shared_ptr<FileWriter>& writer = handle->writer;
+    std::shared_ptr<NotedChange> change;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
-        const NodePtr found = state_.nodes.find(lock, node);
-        if (found == nullptr || !found->shares_inode || found->open_handles == 0) {
-            return std::nullopt;
+        Node& node = *handle->node;
+        if (node.writer == writer && writer->size() != size) {
+            change = std::make_shared<NotedChange>(node.version->fate, [this, version = node.version, handle] {
+                version->changed_at = state_.truncations.load();
+                version->fate.resized(handle->opener);
+            });
         }
+        node.only_appended = false;
     }
-    return state_.env.processes.thread_group(thread);
-}
-
-// What it has closed may not have been released yet.
-NodePtr OpenFiles::opened_last(const NodeTable::Lock& /*lock*/, const Node& node, pid_t process) const {
-    HandlePtr last;
-    for (const HandlePtr& handle : handles_.all()) {
-        if (handle->inode == node.inode && handle->opener == process && !handle->is_by_name &&
-            (last == nullptr || handle->opened_at >= last->opened_at)) {
-            last = handle;
+    const auto answer = [this, handle, reply](const Status& done) {
+        if (!done) {
+            reply(failure(done.error()));
+            return;
         }
+        Attributes attributes;
+        {
+            const NodeTable::Lock lock = state_.nodes.lock();
+            attributes = state_.attributes(lock, *handle->node);
+        }
+        if (handle->has_earlier_inode) {
+            show_to_cached_readers(*handle->node);
+        }
+        attributes.inode = handle->inode;
+        reply(attributes);
+    };
+    // A file without a name that cannot be read is truncated just as it is written: nothing of it is published.
+    if (handle->node->removed && (writer->failed() || !writer->readable())) {
+        answer({});
+    } else if (change == nullptr) {
+        writer->truncate(size, answer);
+    } else {
+        writer->truncate(size, [change, handle, answer](const Status& cut) {
+            change->settle();
+            answer(is_lost_with_its_name(cut, *handle->node) ? Status() : cut);
+        });
+        change->settle();
     }
-    return last != nullptr ? last->node : nullptr;
-}
-
-Attributes OpenFiles::attributes(const NodeTable::Lock& lock, const Node& node, std::optional<HandleId> handle_id,
-                                 std::optional<pid_t> process) const {
-    const HandlePtr handle = handle_id && node.shares_inode ? handles_.find(*handle_id) : nullptr;
-    NodePtr shown = handle != nullptr ? handle->node : nullptr;
-    if (shown == nullptr && node.shares_inode && process) {
-        shown = opened_last(lock, node, *process);
-    }
-    if (shown == nullptr && node.shares_inode && node.open_handles == 0 && !node.linked && !node.removed) {
-        // fstat(2) comes without a handle: those who have this inode open have gone on to the version with the name.
-        shown = state_.nodes.child(lock, node.parent, node.name);
-    }
-    const bool is_file = shown != nullptr && shown->type == FileType::kFile;
-    Attributes attributes = state_.attributes(lock, is_file ? *shown : node);
-    attributes.inode = node.inode;
-    return attributes;
-}
-
-int OpenFiles::count_other_handles(const Handle& handle, pid_t process) const {
-    const std::vector<HandlePtr> all = handles_.all();
-    return static_cast<int>(std::count_if(all.begin(), all.end(), [&](const HandlePtr& other) {
-        return other.get() != &handle && other->writer != nullptr && other->opener == process &&
-               other->inode == handle.inode && (other->flags & O_ACCMODE) == (handle.flags & O_ACCMODE);
-    }));
 }
 
 }  // namespace ckptfs::fs
