@@ -61,6 +61,28 @@ inline Failure failure(Error error) {
     return Failure(std::move(error));
 }
 
+// What the answer of a store says. Stores differ in code and status, and HEAD has no code: how is said here alone.
+//
+// If-Match or If-None-Match did not hold, or a look at the key that took the place of one.
+[[nodiscard]] inline bool is_condition_failed(const Error& error) {
+    return error.http_status == 412 || error.s3_code == "PreconditionFailed";
+}
+
+// The store does not have the operation, or does not know a condition of it.
+[[nodiscard]] inline bool is_not_implemented(const Error& error) {
+    return error.http_status == 501 || error.s3_code == "NotImplemented";
+}
+
+// It was completed or aborted.
+[[nodiscard]] inline bool is_upload_gone(const Error& error) {
+    return error.s3_code == "NoSuchUpload";
+}
+
+// The object ends before the range begins.
+[[nodiscard]] inline bool is_range_outside(const Error& error) {
+    return error.http_status == 416 || error.s3_code == "InvalidRange";
+}
+
 // The right is missing, or the store cannot do it: asked again, it answers the same. Not where credentials have
 // expired: others come.
 [[nodiscard]] inline bool is_refused_for_good(const Error& error) {

@@ -33,7 +33,7 @@ void must_fail(Findings& findings, Probe probe, const Result<T>& result, int err
         const bool counts = by == ComparedBy::kEither || result.error().http_status != 0;
         findings.add(probe, counts ? ProbeAnswer::kYes : ProbeAnswer::kNo);
     } else {
-        findings.add(probe, result.error().s3_code == "NotImplemented" ? ProbeAnswer::kNo : ProbeAnswer::kFailed,
+        findings.add(probe, is_not_implemented(result.error()) ? ProbeAnswer::kNo : ProbeAnswer::kFailed,
                      result.error());
     }
 }

@@ -172,7 +172,7 @@ Status CommitGate::check_markers(const std::string& directory, const std::vector
 bool CommitGate::may_be_lost(const UploadId& upload) const {
     const auto parts =
         wait_for<std::vector<UploadedPart>>([&](auto done) { state_.env.store.list_parts(upload, done); });
-    return parts ? parts->empty() : parts.error().s3_code == "NoSuchUpload";
+    return parts ? parts->empty() : is_upload_gone(parts.error());
 }
 
 // Without those that have begun since the first look: they could go on for ever.

@@ -50,7 +50,7 @@ Result<std::string> write(ObjectStore& store, const std::string& key, std::strin
     request.if_match = seen;
     request.if_none_match = seen.empty();
     Result<PutResponse> written = wait_for<PutResponse>([&](auto done) { store.put(request, done); });
-    if (!written && written.error().s3_code == "NotImplemented") {
+    if (!written && is_not_implemented(written.error())) {
         request.if_match.clear();
         request.if_none_match = false;
         written = wait_for<PutResponse>([&](auto done) { store.put(request, done); });

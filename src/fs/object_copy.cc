@@ -222,7 +222,7 @@ Result<Copied> copy_by_upload(ObjectStore& store, const ObjectInfo& source, cons
         }
         end_upload(store, *upload);
         // The source is still there, and nothing of the copy is visible: it can be begun anew, however far it was.
-        if (parts.error().s3_code != "NoSuchUpload" || begun_anew == kMostAnew) {
+        if (!is_upload_gone(parts.error()) || begun_anew == kMostAnew) {
             return failure(std::move(parts.error()));
         }
         log_info(format("{}: the upload of its copy was aborted by another client; starting a new one",

@@ -165,7 +165,7 @@ private:
     // What others have ended is not left over.
     StoreDone<UploadedPart> unless_gone(UploadId upload, StoreDone<UploadedPart> done) {
         return [&journal = journal_, upload = std::move(upload), done = std::move(done)](Result<UploadedPart> part) {
-            if (!part && part.error().s3_code == "NoSuchUpload") {
+            if (!part && is_upload_gone(part.error())) {
                 journal.ended(upload);
             }
             done(std::move(part));

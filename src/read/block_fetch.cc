@@ -11,7 +11,7 @@
 namespace ckptfs {
 
 bool version_is_gone(const Error& error) {
-    return error.errno_value == ESTALE || error.errno_value == ENOENT || error.http_status == 412 ||
+    return error.errno_value == ESTALE || error.errno_value == ENOENT || is_condition_failed(error) ||
            error.http_status == 404;
 }
 

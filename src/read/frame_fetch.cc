@@ -138,7 +138,7 @@ private:
             return;
         }
         if (!result) {
-            const bool is_out_of_range = result.error().http_status == 416 || result.error().s3_code == "InvalidRange";
+            const bool is_out_of_range = is_range_outside(result.error());
             missed(read_error(std::move(result).error(), run_->version().key), is_out_of_range);
             return;
         }

@@ -59,7 +59,7 @@ private:
             finish(std::move(result->object));
             return;
         }
-        if (range.suffix && refuses_range(result.error())) {
+        if (range.suffix && is_range_outside(result.error())) {
             store_.head(key_,
                         [self = shared_from_this()](Result<ObjectInfo> head) { self->described(std::move(head)); });
             return;
@@ -93,10 +93,6 @@ private:
         tail_.offset = object.size - tail_.size;
         tail_.object = std::move(object);
         done_(std::move(tail_));
-    }
-
-    static bool refuses_range(const Error& error) {
-        return error.http_status == 416 || error.s3_code == "InvalidRange";
     }
 
     Error opening_error(Error error) const {

@@ -20,8 +20,7 @@ bool is_if_none_match(const std::pair<std::string, std::string>& header) {
 
 bool may_have_been_ours(const Error& error) {
     // A Complete may say inside a 200 that its condition did not hold.
-    return error.outcome_unknown || error.s3_code == "NoSuchUpload" || error.s3_code == "PreconditionFailed" ||
-           error.http_status == 412;
+    return error.outcome_unknown || is_upload_gone(error) || is_condition_failed(error);
 }
 
 // The time of both has passed. The look has the errno of that: EIO, unless it waited for credentials.
@@ -89,7 +88,7 @@ void CommitOperation::on_answer(Result<HttpResponse> outcome) {
             }
             Error& error = confirmed.error();
             // It has taken effect; only the look afterwards failed.
-            error.outcome_unknown = error.outcome_unknown || error.s3_code != "PreconditionFailed";
+            error.outcome_unknown = error.outcome_unknown || !is_condition_failed(error);
             self->finish(failure(std::move(error)));
         });
         return;
@@ -98,7 +97,7 @@ void CommitOperation::on_answer(Result<HttpResponse> outcome) {
         finish(std::move(response_));
         return;
     }
-    if (refuses_conditions(outcome.error()) && take_guard()) {
+    if (is_not_implemented(outcome.error()) && take_guard()) {
         // Its headers are there.
         call_->prepare = nullptr;
         send_again();
@@ -246,7 +245,7 @@ Error CommitOperation::taken() const {
 
 // Of another's object. Amazon S3 may end an upload whose Complete conflicted with another write of the key (409).
 bool CommitOperation::is_in_the_way(const Error& error) const {
-    return without_guard_ || (has_guard_ && error.s3_code == "NoSuchUpload");
+    return without_guard_ || (has_guard_ && is_upload_gone(error));
 }
 
 bool CommitOperation::is_final(const Error& error) const {

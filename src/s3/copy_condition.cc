@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kWrongETagInParts = "\"00000000000000000000000000000000-1\"";
 
 bool is_judged(const Error& error) {
-    return error.http_status == 412 || error.s3_code == "PreconditionFailed" || refuses_conditions(error);
+    return is_condition_failed(error) || is_not_implemented(error);
 }
 
 bool is_out_of_reach(const Error& error) {

@@ -304,7 +304,7 @@ private:
     }
 
     void answered(Result<HttpResponse> outcome, SentCondition sent) {
-        if (!outcome && sent == SentCondition::kAsInS3 && refuses_conditions(outcome.error())) {
+        if (!outcome && sent == SentCondition::kAsInS3 && is_not_implemented(outcome.error())) {
             look_and_send();
             return;
         }

@@ -58,10 +58,6 @@ bool answers_range(const ByteRange& range, const Delivered& delivered, std::uint
     return delivered.offset == range.offset && delivered.length == std::min(range.length, object_size - range.offset);
 }
 
-bool is_range_error(const Error& error) {
-    return error.http_status == 416 || error.s3_code == "InvalidRange";
-}
-
 }  // namespace
 
 GetOperation::GetOperation(std::shared_ptr<RequestSender> sender, bool checksums, GetRequest request,
@@ -237,12 +233,12 @@ void GetOperation::finish(Result<HttpResponse> outcome) {
         done_(std::move(*response_));
         return;
     }
-    if (request_.range && is_range_error(outcome.error()) && !response_ && !range_adjusted_) {
+    if (request_.range && is_range_outside(outcome.error()) && !response_ && !range_adjusted_) {
         answer_without_body(std::move(outcome.error()));
         return;
     }
     Error& error = outcome.error();
-    if (response_ && is_range_error(error)) {
+    if (response_ && is_range_outside(error)) {
         // It ends before by now.
         done_(unusable(ESTALE, "the object was replaced while it was read", false));
         return;

@@ -49,7 +49,7 @@ bool needs_code(const Error& error) {
 
 // No range of it can be had.
 bool object_is_empty(const Result<ObjectInfo>& got) {
-    return !got && got.error().http_status == 416;
+    return !got && is_range_outside(got.error());
 }
 
 // An empty object has no byte to ask for, so that the code stays unknown: it may be that of credentials which not all

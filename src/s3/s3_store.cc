@@ -66,7 +66,7 @@ constexpr const char* kNoPartCopy = "no UploadPartCopy";
 
 // What an error to it shows of the store.
 void note_part_copy(RequestSender& sender, const Error& error) {
-    const bool lacks = error.http_status == 501 || error.http_status == 405 || error.s3_code == "NotImplemented";
+    const bool lacks = is_not_implemented(error) || error.http_status == 405;
     if (lacks && sender.habits().is_first(kNoPartCopy)) {
         log_warning(
             "the store has no UploadPartCopy: what is appended to, changed in place, or renamed above 5 GiB is fetched "
@@ -312,7 +312,7 @@ void S3Store::abort_upload(UploadId upload, StoreDone<void> done) {
     auto call = std::make_shared<Call>();
     call->request = abort_request(upload);
     call->done = [done = std::move(done)](Result<HttpResponse> outcome) {
-        const bool ended = outcome || outcome.error().s3_code == "NoSuchUpload";
+        const bool ended = outcome || is_upload_gone(outcome.error());
         done(ended ? Status{} : failure(std::move(outcome.error())));
     };
     sender_->send(call);

@@ -20,10 +20,6 @@ std::string without_quotes(std::string_view etag) {
 
 }  // namespace
 
-bool refuses_conditions(const Error& error) {
-    return error.s3_code == "NotImplemented" || error.http_status == 501;
-}
-
 bool is_same_version(std::string_view etag, std::string_view other) {
     return without_quotes(etag) == without_quotes(other);
 }
@@ -35,8 +31,7 @@ std::string condition_kind(std::string_view header, std::string_view operation, 
 }
 
 bool VersionPin::may_be_misjudged(const Error& error) const {
-    return !is_left_out() &&
-           (error.http_status == 412 || error.s3_code == "PreconditionFailed" || refuses_conditions(error));
+    return !is_left_out() && (is_condition_failed(error) || is_not_implemented(error));
 }
 
 void VersionPin::prepare(const SharedCall& call, std::function<void(Status)> prepared) {
@@ -71,7 +66,7 @@ void VersionPin::expect(const SharedCall& call, std::string etag, std::function<
 }
 
 void VersionPin::look(const SharedCall& call, Error refusal, std::function<void(Status again)> decided) {
-    was_judged_ = !refuses_conditions(refusal);
+    was_judged_ = !is_not_implemented(refusal);
     expect(call, etag_,
            [self = shared_from_this(), call, refusal = std::move(refusal),
             decided = std::move(decided)](const Status& is_there) {

@@ -27,8 +27,6 @@ namespace ckptfs::s3 {
 
 inline constexpr const char* kSourceIfMatch = "x-amz-copy-source-if-match";
 
-// The store does not know a header of the request.
-[[nodiscard]] bool refuses_conditions(const Error& error);
 // What a store may judge in a way of its own, as StoreHabits knows it. `etag`: the one that is demanded.
 [[nodiscard]] std::string condition_kind(std::string_view header, std::string_view operation, std::string_view etag);
 // Some stores send ETags without quotes.

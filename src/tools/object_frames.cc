@@ -29,7 +29,7 @@ Result<FetchedRange> fetch_part(ObjectStore& store, const std::string& key, cons
 // Stores differ on the last bytes of an empty object, and not all know such a range.
 Result<FetchedRange> fetch_tail(ObjectStore& store, const std::string& key) {
     Result<FetchedRange> tail = fetch_part(store, key, "", ByteRange{0, kFirstTail, true});
-    if (tail || (tail.error().http_status != 416 && tail.error().s3_code != "InvalidRange")) {
+    if (tail || !is_range_outside(tail.error())) {
         return tail;
     }
     Result<ObjectInfo> head = wait_for<ObjectInfo>([&](auto done) { store.head(key, std::move(done)); });

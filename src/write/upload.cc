@@ -160,7 +160,7 @@ void Upload::part_answered(int number, const UploadId& id, const std::shared_ptr
 bool Upload::begin_anew(int number, const UploadId& id, const std::shared_ptr<PartRequest>& request,
                         const Result<UploadedPart>& result) {
     const bool is_present = id_ && id_->id == id.id;
-    const bool is_gone = !result && result.error().s3_code == "NoSuchUpload";
+    const bool is_gone = !result && is_upload_gone(result.error());
     const bool holds_a_part =
         std::any_of(parts_.begin(), parts_.end(), [](const auto& each) { return each.second.uploaded.has_value(); });
     if (failure_ || (is_present && (!is_gone || holds_a_part || begun_anew_ == kMostAnew))) {

@@ -316,6 +316,15 @@ TEST_F(DirectoryRenameTest, ALateCompletionOfACopyReplacesNothing) {
     EXPECT_EQ(store.open_uploads(), 0);
 }
 
+// As a store answers that does not know conditions, with a code or without.
+TEST_F(DirectoryRenameTest, IsMadeWithoutConditionsWhereTheStoreKnowsNone) {
+    store.inject({Operation::kPut, "p/old/", store_error(EOPNOTSUPP, "NotImplemented", 501), 0, 1, false});
+    EXPECT_TRUE(rename_with(store));
+    store.inject({Operation::kPut, "p/new/", store_error(EOPNOTSUPP, "", 501), 0, 1, false});
+    EXPECT_TRUE(rename_with(store, "p/new/", "p/old/"));
+    EXPECT_EQ(tree("old"), kWhole);
+}
+
 // The decision takes effect; what its mount hears is that another one was faster.
 TEST_F(DirectoryRenameTest, ADecisionWithoutAnAnswerThatARepairFinishedIsNotUndone) {
     Error lost = store_error(ENOENT, "NoSuchKey", 404);

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+
 namespace ckptfs::s3 {
 namespace {
 
@@ -75,6 +77,27 @@ TEST(StoreError, APreconditionMeansWhatTheRequestSays) {
     request.precondition_errno = EEXIST;
     EXPECT_EQ(store_error(request).errno_value, EEXIST);
     EXPECT_EQ(store_error(failed(412, "")).errno_value, ESTALE);
+}
+
+// HEAD has no code, and an error inside a 200 no status.
+TEST(StoreError, IsUnderstoodByCodeOrStatus) {
+    for (const auto& [status, code] : {std::pair(412, "PreconditionFailed"), {412, ""}, {200, "PreconditionFailed"}}) {
+        EXPECT_TRUE(is_condition_failed(store_error(failed(status, code)))) << status << code;
+    }
+    EXPECT_TRUE(is_condition_failed(condition_failed("PutObject", "b", "k", EEXIST)));
+    for (const auto& [status, code] : {std::pair(501, "NotImplemented"), {501, ""}, {400, "NotImplemented"}}) {
+        EXPECT_TRUE(is_not_implemented(store_error(failed(status, code)))) << status << code;
+    }
+    for (const auto& [status, code] : {std::pair(416, "InvalidRange"), {416, ""}}) {
+        EXPECT_TRUE(is_range_outside(store_error(failed(status, code)))) << status << code;
+    }
+    EXPECT_TRUE(is_upload_gone(store_error(failed(404, "NoSuchUpload"))));
+    for (const auto& [status, code] : {std::pair(404, "NoSuchKey"), {404, ""}, {409, "ConditionalRequestConflict"}}) {
+        const Error error = store_error(failed(status, code));
+        EXPECT_FALSE(is_condition_failed(error) || is_not_implemented(error) || is_range_outside(error) ||
+                     is_upload_gone(error))
+            << status << code;
+    }
 }
 
 TEST(StoreError, SaysWhichRegionToName) {
