@@ -234,7 +234,7 @@ std::string unknown_name(const CLI::App& app, const std::string& first_word) {
                                    did_you_mean("--", option, option_names(command)), command.get_name());
 }
 
-CLI::App* add_kept(CLI::App& app, const std::string& name, const std::string& description, KeptRequest& request) {
+CLI::App* add_kept(CLI::App& app, const std::string& name, const std::string& description, CacheRequest& request) {
     CLI::App* command = app.add_subcommand(name, description);
     command->add_option("PATH", request.paths, "files or directories in a mount")->required()->type_name("");
     command->add_flag("--json", request.json, "print JSON, for machines");
@@ -346,9 +346,9 @@ CommandLine parse_command_line(std::vector<std::string> arguments) {
     wait_command->add_option("PATH", sent.paths, "anything in a mount")->required()->type_name("");
     wait_command->add_option("--timeout", sent_within, "give up after so long; without it, never")->type_name("TIME");
 
-    KeptRequest warm;
+    CacheRequest warm;
     CLI::App* warm_command = add_kept(app, "warm", "fetch files to --cache-dir, after those that a job reads", warm);
-    KeptRequest drop;
+    CacheRequest drop;
     drop.drops = true;
     CLI::App* drop_command = add_kept(app, "drop", "take files from --cache-dir", drop);
 

@@ -52,7 +52,7 @@ struct WaitRequest {
 };
 
 // `ckptfs warm` and `ckptfs drop`.
-struct KeptRequest {
+struct CacheRequest {
     bool drops = false;
     // Files or directories in mounts.
     std::vector<std::string> paths;
@@ -86,7 +86,7 @@ struct Answer {
 };
 
 using CommandLine =
-    std::variant<Answer, MountRequest, UnmountRequest, StatusRequest, WaitRequest, KeptRequest, ToolRequest>;
+    std::variant<Answer, MountRequest, UnmountRequest, StatusRequest, WaitRequest, CacheRequest, ToolRequest>;
 
 // Also `ckptfs SOURCE DIR -o …` and `mount.ckptfs SOURCE DIR -o …`, as mount(8) calls its helpers.
 CommandLine parse_command_line(std::vector<std::string> arguments);

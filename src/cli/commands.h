@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commands, each in a file of its name. They return the exit status.
+// The commands, each in a file of its name; those that need no mount begin in tool_command.cc. They return the exit
+// status.
 #pragma once
 
 #include <string>
@@ -23,7 +24,7 @@ int status_command(const StatusRequest& request);
 int wait_command(const WaitRequest& request);
 
 // `ckptfs warm` and `drop`: 1 where a file could not be kept, or dropped.
-int kept_command(const KeptRequest& request);
+int cache_command(const CacheRequest& request);
 
 // `ckptfs inspect`, `cat`, `verify`, `gc` and `doctor`: what needs no mount.
 int tool_command(const ToolRequest& request, const Config& config);

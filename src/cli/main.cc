@@ -62,8 +62,8 @@ int run(const WaitRequest& request) {
     return wait_command(request);
 }
 
-int run(const KeptRequest& request) {
-    return kept_command(request);
+int run(const CacheRequest& request) {
+    return cache_command(request);
 }
 
 int run(const ToolRequest& typed) {

@@ -13,7 +13,7 @@
 #include "base/text.h"
 #include "base/uuid.h"
 #include "ckptfs/log.h"
-#include "fs/copy_plan.h"
+#include "fs/copy_ranges.h"
 
 namespace ckptfs::fs {
 

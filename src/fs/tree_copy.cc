@@ -10,7 +10,7 @@
 #include "base/store_wait.h"
 #include "base/thread.h"
 #include "ckptfs/log.h"
-#include "fs/copy_plan.h"
+#include "fs/copy_ranges.h"
 #include "fs/marker_objects.h"
 #include "fs/object_copy.h"
 

@@ -174,11 +174,11 @@ private:
         for (OpenUpload& each : *open) {
             begun.push_back({std::move(each.upload), each.initiated});
         }
-        Result<std::vector<ControlObject>> left = control_objects(store_, request_.prefix);
+        Result<std::vector<MountLeftover>> left = mount_leftovers(store_, request_.prefix);
         if (!left) {
             return failure(std::move(left.error()));
         }
-        for (ControlObject& each : *left) {
+        for (MountLeftover& each : *left) {
             const ObjectInfo& object = each.object;
             begun.push_back(
                 {{object.key, ""}, object.last_modified, each.kind, object.size, std::move(each.rename_id)});

@@ -21,8 +21,8 @@
 
 #include "ckptfs/clock.h"
 #include "ckptfs/object_store.h"
-#include "tools/control_objects.h"
 #include "tools/leftover_policy.h"
+#include "tools/mount_leftovers.h"
 
 namespace ckptfs {
 

@@ -191,10 +191,10 @@ TEST(CommandLine, VersionAndUnmount) {
     const CommandLine version = parse_command_line({"ckptfs", "--version"});
     EXPECT_EQ(std::get<Answer>(version).exit_code, 0);
     EXPECT_TRUE(std::get<Answer>(version).text.starts_with("ckptfs "));
-    const auto warm = std::get<KeptRequest>(parse_command_line({"ckptfs", "warm", "/mnt/a", "/mnt/b", "--json"}));
+    const auto warm = std::get<CacheRequest>(parse_command_line({"ckptfs", "warm", "/mnt/a", "/mnt/b", "--json"}));
     EXPECT_EQ(warm.paths, (std::vector<std::string>{"/mnt/a", "/mnt/b"}));
     EXPECT_TRUE(warm.json && !warm.drops);
-    EXPECT_TRUE(std::get<KeptRequest>(parse_command_line({"ckptfs", "drop", "/mnt/a"})).drops);
+    EXPECT_TRUE(std::get<CacheRequest>(parse_command_line({"ckptfs", "drop", "/mnt/a"})).drops);
     EXPECT_EQ(std::get<Answer>(parse_command_line({"ckptfs", "warm"})).exit_code, 2);
     const CommandLine unmount = parse_command_line({"ckptfs", "unmount", "/mnt"});
     EXPECT_EQ(std::get<UnmountRequest>(unmount).directory, "/mnt");

@@ -9,7 +9,7 @@
 #include <mutex>
 
 #include "directory_rename_fixture.h"
-#include "fs/copy_plan.h"
+#include "fs/copy_ranges.h"
 #include "fs/marker_objects.h"
 #include "fs/rename_recovery.h"
 

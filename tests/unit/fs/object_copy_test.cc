@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "fs/copy_plan.h"
+#include "fs/copy_ranges.h"
 #include "fs/tree_copy.h"
 #include "support/fake_store.h"
 #include "support/pattern.h"

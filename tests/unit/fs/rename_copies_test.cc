@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <future>
 
-#include "fs/copy_plan.h"
+#include "fs/copy_ranges.h"
 #include "fs/marker_objects.h"
 #include "fs/rename_recovery.h"
 #include "fs/repair_policy.h"

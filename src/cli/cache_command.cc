@@ -162,7 +162,7 @@ Status drop(const File& file) {
 // What the threads work at.
 class Round {
 public:
-    Round(const KeptRequest& request, std::vector<File> files) : request_(request), files_(std::move(files)) {}
+    Round(const CacheRequest& request, std::vector<File> files) : request_(request), files_(std::move(files)) {}
 
     void run() {
         // Those who read for a job come first; the daemon goes by it as well.
@@ -211,7 +211,7 @@ private:
         }
     }
 
-    const KeptRequest& request_;
+    const CacheRequest& request_;
     const std::vector<File> files_;
     const bool is_terminal_ = isatty(STDERR_FILENO) != 0;
 
@@ -225,7 +225,7 @@ private:
 
 }  // namespace
 
-int kept_command(const KeptRequest& request) {
+int cache_command(const CacheRequest& request) {
     std::vector<File> files;
     for (const std::string& path : request.paths) {
         if (const Status found = find_files(path, files); !found) {

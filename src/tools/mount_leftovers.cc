@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/control_objects.h"
+#include "tools/mount_leftovers.h"
 
 #include <optional>
 #include <utility>
@@ -74,8 +74,8 @@ std::string_view name_of(LeftoverKind kind) {
     return "";
 }
 
-Result<std::vector<ControlObject>> control_objects(ObjectStore& store, const std::string& prefix) {
-    std::vector<ControlObject> found;
+Result<std::vector<MountLeftover>> mount_leftovers(ObjectStore& store, const std::string& prefix) {
+    std::vector<MountLeftover> found;
     for (const Place& place : kPlaces) {
         Result<std::vector<ObjectInfo>> objects = fs::list_all(store, prefix + std::string(place.directory));
         if (!objects) {

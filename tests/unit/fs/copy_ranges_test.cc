@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fs/copy_plan.h"
+#include "fs/copy_ranges.h"
 
 #include <gtest/gtest.h>
 
@@ -11,12 +11,12 @@ namespace {
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 constexpr std::uint64_t kTiB = std::uint64_t{1} << 40;
 
-TEST(CopyPlan, CopiesSmallObjectsInOneRequest) {
+TEST(CopyRanges, CopiesSmallObjectsInOneRequest) {
     EXPECT_FALSE(copy_in_parts(64 * kMiB - 1));
     EXPECT_TRUE(copy_in_parts(64 * kMiB));
 }
 
-TEST(CopyPlan, RangesCoverTheObjectWithinS3sLimits) {
+TEST(CopyRanges, RangesCoverTheObjectWithinS3sLimits) {
     for (const std::uint64_t size : {64 * kMiB, 64 * kMiB + 1, 3000 * kMiB, 5 * kTiB}) {
         const std::vector<ByteRange> ranges = copy_ranges(size);
         std::uint64_t expected_offset = 0;
@@ -32,7 +32,7 @@ TEST(CopyPlan, RangesCoverTheObjectWithinS3sLimits) {
     }
 }
 
-TEST(CopyPlan, LargeObjectsUseManyPartsAtOnce) {
+TEST(CopyRanges, LargeObjectsUseManyPartsAtOnce) {
     EXPECT_EQ(copy_ranges(4096 * kMiB).size(), 64U);
 }
 

@@ -26,7 +26,7 @@ enum class LeftoverKind : std::uint8_t {
 };
 [[nodiscard]] std::string_view name_of(LeftoverKind kind);
 
-struct ControlObject {
+struct MountLeftover {
     LeftoverKind kind = LeftoverKind::kFile;
     ObjectInfo object;
     // Of a rename's record or names.
@@ -34,7 +34,7 @@ struct ControlObject {
 };
 
 // Without objects whose keys no mount gives.
-Result<std::vector<ControlObject>> control_objects(ObjectStore& store, const std::string& prefix);
+Result<std::vector<MountLeftover>> mount_leftovers(ObjectStore& store, const std::string& prefix);
 
 // The renames that hide a directory below the prefix, by its marker. Lists all of it, a page at a time.
 Result<std::set<std::string>> renames_with_markers(ObjectStore& store, const Clock& clock, const std::string& prefix);
