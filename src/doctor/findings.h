@@ -39,6 +39,7 @@ enum class Probe : std::uint8_t {
     kMultipart,
     kAbort,
     kListUploads,
+    kListParts,
     // What the store does with what it is sent.
     kChecksumHeaders,
     kChecksumOfPut,

@@ -174,4 +174,8 @@ Result<std::vector<OpenUpload>> PatientStore::list_uploads(const std::string& pr
     return wait<std::vector<OpenUpload>>([&](auto done) { store_->list_uploads(prefix, std::move(done)); });
 }
 
+Result<std::vector<UploadedPart>> PatientStore::list_parts(const UploadId& upload) {
+    return wait<std::vector<UploadedPart>>([&](auto done) { store_->list_parts(upload, std::move(done)); });
+}
+
 }  // namespace ckptfs::doctor

@@ -80,6 +80,7 @@ public:
     Result<PutResponse> complete_upload(CompleteRequest request);
     Status abort_upload(const UploadId& upload);
     Result<std::vector<OpenUpload>> list_uploads(const std::string& prefix);
+    Result<std::vector<UploadedPart>> list_parts(const UploadId& upload);
 
     // Starts it, and waits.
     template <class T, class Start>

@@ -136,7 +136,7 @@ constexpr auto kSteps = std::to_array<Step>({
     {probe_copies, Needs::kWriting, Probe::kCopy, Probe::kCopyConditions},
     {probe_listing, Needs::kWriting, Probe::kListAfterWrite, Probe::kKeyNames},
     {probe_batch, Needs::kWriting, Probe::kDeleteBatch, Probe::kDeleteConditions},
-    {probe_uploads, Needs::kWriting, Probe::kMultipart, Probe::kListUploads},
+    {probe_uploads, Needs::kWriting, Probe::kMultipart, Probe::kListParts},
     {probe_parts, Needs::kUploads, Probe::kParts, Probe::kPartOrder},
     {probe_part_copy, Needs::kUploads, Probe::kPartCopy, Probe::kPartCopy},
     {probe_rates, Needs::kUploads, Probe::kUpload, Probe::kDownload},

@@ -65,6 +65,10 @@ constexpr auto kRules = std::to_array<ProbeRule>({
      "files that other mounts are still writing do not hold a commit marker back, and ckptfs gc finds nothing; the "
      "permission is s3:ListBucketMultipartUploads",
      "", "", kUnknown},
+    {Probe::kListParts, "list_parts", "s3:ListMultipartUploadParts", kLimit, "the parts of an upload cannot be listed",
+     "an upload of a request whose answer was lost counts as a file that is being written, and can hold a commit "
+     "marker back; the permission is s3:ListMultipartUploadParts",
+     "", "", kUnknown},
 
     {Probe::kChecksumHeaders, "checksum_headers", "CRC32C is taken with every request", kSet,
      "checksum headers are refused", "saving fails until they are left out", "checksum", "none", kUnknown},

@@ -85,6 +85,18 @@ void probe_open_uploads(Probing& probing, const UploadId& upload) {
                          there ? "" : "one that is open is not listed");
 }
 
+// Of one that has none.
+void probe_listed_parts(Probing& probing, const UploadId& upload) {
+    const auto listed = probing.store->list_parts(upload);
+    if (!listed) {
+        const bool no = is_denied(listed.error()) || refused(listed.error());
+        probing.findings.add(Probe::kListParts, no ? ProbeAnswer::kNo : ProbeAnswer::kFailed, listed.error());
+        return;
+    }
+    probing.findings.add(Probe::kListParts, listed->empty() ? ProbeAnswer::kYes : ProbeAnswer::kNo,
+                         listed->empty() ? "" : "parts are listed that were not sent");
+}
+
 void probe_checksum_of_part(Probing& probing, const UploadId& upload) {
     if (!probing.uses_checksums()) {
         probing.findings.add(Probe::kChecksumOfPart, ProbeAnswer::kNotAsked, "no checksums are sent");
@@ -112,6 +124,7 @@ bool probe_ending(Probing& probing) {
         probing.uploads_blocked = Probe::kMultipart;
         return false;
     }
+    probe_listed_parts(probing, *upload);
     probe_checksum_of_part(probing, *upload);
     probe_open_uploads(probing, *upload);
     if (!probing.right(Probe::kAbort, probing.store->abort_upload(*upload))) {

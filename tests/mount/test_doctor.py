@@ -183,8 +183,8 @@ def test_clocks_that_differ(request, ahead, state):
 
 
 NEEDS_READING = {"ranges", "if_match", "copy", "copy_conditions", "part_copy", "part_again", "latency"}
-NEEDS_UPLOADS = {"abort", "list_uploads", "checksum_of_part", "if_none_match_of_uploads", "parts", "unequal_parts",
-                 "part_order", "part_again", "part_copy"}
+NEEDS_UPLOADS = {"abort", "list_uploads", "list_parts", "checksum_of_part", "if_none_match_of_uploads", "parts",
+                 "unequal_parts", "part_order", "part_again", "part_copy"}
 NEEDS_LISTS = {"list_after_write", "list_order", "key_names"}
 
 
@@ -195,6 +195,7 @@ NEEDS_LISTS = {"list_after_write", "list_order", "key_names"}
     (("GetObject", "HeadObject"), {"head", "get"}, NEEDS_READING | {"metadata", "etag"}, 1),
     (("GetObject",), {"get"}, NEEDS_READING, 1),
     (("ListMultipartUploads",), {"list_uploads"}, set(), 0),
+    (("ListParts",), {"list_parts"}, set(), 0),
 ])
 def test_a_right_that_is_missing(simulator, operations, missing, unknown, exit_code):
     simulator.inject(*({"op": operation, "action": "access-denied"} for operation in operations))

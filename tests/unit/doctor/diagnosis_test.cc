@@ -164,6 +164,7 @@ TEST(DoctorDiagnosis, SaysHowBadItIsAndWhichOptionHelps) {
         {Probe::kPut, kFailed, EIO, "InternalError", Severity::kProblem, "", false},
         {Probe::kAbort, kNo, EACCES, "AccessDenied", Severity::kProblem, "", false},
         {Probe::kListUploads, kNo, EACCES, "AccessDenied", Severity::kLimit, "", true},
+        {Probe::kListParts, kNo, EACCES, "AccessDenied", Severity::kLimit, "", true},
         {Probe::kChecksumHeaders, kNo, EINVAL, "InvalidRequest", Severity::kSet, "--checksum none", true},
         {Probe::kChecksumOfPut, kNo, 0, "", Severity::kNote, "", true},
         {Probe::kMetadata, kNo, 0, "", Severity::kSet, "--compress none", true},

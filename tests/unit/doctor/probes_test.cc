@@ -179,7 +179,8 @@ TEST_F(DoctorProbes, EachRightIsToldFromTheOthers) {
                  {Operation::kRemove, Probe::kDelete},
                  {Operation::kCreateUpload, Probe::kMultipart},
                  {Operation::kAbortUpload, Probe::kAbort},
-                 {Operation::kListUploads, Probe::kListUploads}};
+                 {Operation::kListUploads, Probe::kListUploads},
+                 {Operation::kListParts, Probe::kListParts}};
     for (const auto& each : cases) {
         store_.clear_faults();
         refuse(each.operation);
@@ -199,6 +200,7 @@ TEST_F(DoctorProbes, AMissingRightIsNotTheStoresNature) {
                  {{Operation::kHead}, {Probe::kHead}},
                  {{Operation::kList}, {Probe::kList}},
                  {{Operation::kListUploads}, {Probe::kListUploads}},
+                 {{Operation::kListParts}, {Probe::kListParts}},
                  {{Operation::kCreateUpload}, {Probe::kMultipart}}};
     for (const auto& each : cases) {
         store_.clear_faults();
