@@ -307,6 +307,8 @@ TEST_P(StagedFailuresTest, AHiddenObjectWhoseAnswerWasLostIsRemoved) {
     for (const bool goes_back : {false, true}) {
         const auto staged = open_staged();
         ASSERT_TRUE(write(*staged, 0, bytes(40 * kMiB)));
+        // Where nothing was sent before, its own key is written.
+        ASSERT_TRUE(eventually([&] { return store.open_uploads() > 0; }));
         lose_the_answer_of_the_next_complete();
         if (goes_back) {
             EXPECT_FALSE(write(*staged, 20 * kMiB, "changed"));
