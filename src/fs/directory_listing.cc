@@ -130,9 +130,13 @@ Result<ListResponse> DirectoryListing::fetch_page(const ListRequest& request) {
         if (!later) {
             return failure(later.error());
         }
-        drop_hidden(*page, **later);
+        if (const Status dropped = drop_hidden(*page, **later); !dropped) {
+            return failure(dropped.error());
+        }
     }
-    drop_hidden(*page, **recorded);
+    if (const Status dropped = drop_hidden(*page, **recorded); !dropped) {
+        return failure(dropped.error());
+    }
     return page;
 }
 
@@ -197,12 +201,12 @@ bool DirectoryListing::is_late(const ListResponse& page, SteadyTime listed, cons
 }
 
 // Where a destination was seen, its source is hidden by then. The other way round both may have been seen.
-void DirectoryListing::drop_hidden(ListResponse& page, const RecordedRenames& recorded) {
-    drop_hidden(page, recorded.destinations);
-    drop_hidden(page, recorded.sources);
+Status DirectoryListing::drop_hidden(ListResponse& page, const RecordedRenames& recorded) {
+    return drop_hidden(page, recorded.destinations).and_then([&] { return drop_hidden(page, recorded.sources); });
 }
 
-void DirectoryListing::drop_hidden(ListResponse& page, const std::unordered_set<std::uint64_t>& suspected) {
+// One of which that is not known is neither left out nor shown.
+Status DirectoryListing::drop_hidden(ListResponse& page, const std::unordered_set<std::uint64_t>& suspected) {
     std::vector<std::string> suspects;
     for (const std::string& key : page.common_prefixes) {
         if (suspected.contains(path_hash(key))) {
@@ -211,18 +215,23 @@ void DirectoryListing::drop_hidden(ListResponse& page, const std::unordered_set<
     }
     Mutex mutex;
     std::set<std::string> hidden;
-    static_cast<void>(for_each_in_parallel(
+    const Status known = for_each_in_parallel(
         suspects.size(), kContentsAtOnce, [&](std::size_t index, std::function<void(Status)> done) {
             const std::string& key = suspects[index];
             lookups_.find(key.substr(0, key.size() - 1), [&, done = std::move(done)](const Result<FoundName>& found) {
+                if (!found && found.error().errno_value != ENOENT) {
+                    done(failure(found.error()));
+                    return;
+                }
                 if (!found || !found->is_directory) {
                     const MutexLock lock(mutex);
                     hidden.insert(key);
                 }
                 done({});
             });
-        }));
+        });
     std::erase_if(page.common_prefixes, [&hidden](const std::string& key) { return hidden.contains(key); });
+    return known;
 }
 
 // Reached by a name that was looked up before it was removed or its rename began.

@@ -52,9 +52,9 @@ private:
     Result<bool> is_another(const std::string& directory_key) REQUIRES(mutex_);
     Result<bool> is_made_anew(const ObjectInfo& marker) REQUIRES(mutex_);
     // Without those that a rename hides.
-    void drop_hidden(ListResponse& page, const RecordedRenames& recorded);
+    Status drop_hidden(ListResponse& page, const RecordedRenames& recorded);
     // Of the directories that may be.
-    void drop_hidden(ListResponse& page, const std::unordered_set<std::uint64_t>& suspected);
+    Status drop_hidden(ListResponse& page, const std::unordered_set<std::uint64_t>& suspected);
     [[nodiscard]] static bool is_late(const ListResponse& page, SteadyTime listed, const RecordedRenames& recorded);
     // Its first keys show that the directory is not there, or not shown.
     [[nodiscard]] bool is_gone(const std::string& directory_key, const ListResponse& page) const;

@@ -76,6 +76,20 @@ void note_part_copy(RequestSender& sender, const Error& error) {
     }
 }
 
+// Callers take the prefix off the keys that they get.
+Result<ListResponse> only_below(const std::string& prefix, ListResponse page) {
+    const auto is_foreign = [&prefix](std::string_view key) { return !key.starts_with(prefix); };
+    const auto object = std::find_if(page.objects.begin(), page.objects.end(),
+                                     [&](const ObjectInfo& each) { return is_foreign(each.key); });
+    const auto common = std::find_if(page.common_prefixes.begin(), page.common_prefixes.end(), is_foreign);
+    if (object == page.objects.end() && common == page.common_prefixes.end()) {
+        return page;
+    }
+    return failure(EPROTO,
+                   format("ListObjectsV2: the store lists {}, which is not below {}: does a proxy change names?",
+                          escaped(object != page.objects.end() ? object->key : *common), escaped(prefix)));
+}
+
 // A store that says nothing has accepted the one it was sent.
 Status compare_checksum(const std::string& ours, const HttpResponse& response) {
     const std::string_view theirs = response.header("x-amz-checksum-crc32c");
@@ -174,9 +188,12 @@ void S3Store::list(ListRequest request, StoreDone<ListResponse> done) {
         }
         done(std::move(page));
     };
-    const SharedCall call = make_simple_call<ListResponse>(
-        list_request(request), [](const HttpResponse& response) { return parse_list_result(response.body); },
-        std::move(answered));
+    const auto read = [prefix = request.prefix](const HttpResponse& response) {
+        return parse_list_result(response.body).and_then([&prefix](ListResponse page) {
+            return only_below(prefix, std::move(page));
+        });
+    };
+    const SharedCall call = make_simple_call<ListResponse>(list_request(request), read, std::move(answered));
     // A look at a name is no page.
     call->kind = LateReads::kind_of(call->request.operation, static_cast<std::uint64_t>(request.max_keys) * kListedKey);
     sender_->send(call);

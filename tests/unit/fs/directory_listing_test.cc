@@ -220,6 +220,21 @@ TEST_F(DirectoryListingTest, OfTheParentDoesNotShowBothNames) {
     fs.reset();
 }
 
+// A directory that a record names, and that cannot be looked at, may be shown or hidden: who looks for the latest
+// checkpoint is not to take the one before.
+TEST_F(DirectoryListingTest, OfTheParentFailsWhereItIsNotKnownWhatIsHidden) {
+    rename_and_be_killed_while_copying();
+    for (const Operation operation : {Operation::kList, Operation::kHead}) {
+        store.inject({operation, operation == Operation::kList ? "p/old/" : "p/old",
+                      store_error(EACCES, "AccessDenied", 403), 0, 100, false});
+    }
+    const HandleId root = *answer<HandleId>([&](auto reply) { fs->open_directory(kRootNode, std::move(reply)); });
+    EXPECT_EQ(errno_of(read_some(root, kFirstName, 10)), EACCES);
+    fs->release_directory(root);
+    store.clear_faults();
+    EXPECT_EQ(list(), (Names{".", "..", "old"}));
+}
+
 // A list of names that was sent again, long after that of the renames was answered.
 TEST_F(DirectoryListingTest, OfTheParentThatIsLateDoesNotShowTheHiddenName) {
     HookedStore seen(store, [](int) { return Fate::kPasses; });

@@ -70,8 +70,9 @@ protected:
         store_->put(std::move(request), [&answer](Result<PutResponse> put) { answer = std::move(put); });
         return awaited(answer);
     }
-    Result<ListResponse> list(const std::string& token) {
+    Result<ListResponse> list(const std::string& token, const std::string& prefix = "") {
         ListRequest request;
+        request.prefix = prefix;
         request.continuation_token = token;
         std::optional<Result<ListResponse>> answer;
         store_->list(std::move(request), [&answer](Result<ListResponse> page) { answer = std::move(page); });
@@ -190,6 +191,23 @@ TEST_F(Store, APageThatLeadsToItselfIsAnError) {
     ASSERT_FALSE(second);
     EXPECT_EQ(second.error().errno_value, EPROTO);
     EXPECT_EQ(transport_.asked().size(), 2U);
+}
+
+// As through a proxy that cuts off a part of the path: callers take the prefix off each key.
+TEST_F(Store, AListOfKeysThatAreNotBelowItsPrefixIsNoList) {
+    const std::string key = "<Contents><Key>run/a</Key><Size>1</Size></Contents>";
+    const std::string directory = "<CommonPrefixes><Prefix>run/b/</Prefix></CommonPrefixes>";
+    transport_.answer_with(200, "<ListBucketResult>" + key + directory + "</ListBucketResult>");
+    EXPECT_TRUE(list("", "run/"));
+    EXPECT_EQ(list("", "jobs/run/").error().errno_value, EPROTO);
+    for (const std::string& foreign : {std::string("<Contents><Key>a</Key><Size>1</Size></Contents>"),
+                                       std::string("<CommonPrefixes><Prefix>b/</Prefix></CommonPrefixes>")}) {
+        transport_.answer_with(200, "<ListBucketResult>" + key + foreign + "</ListBucketResult>");
+        const Result<ListResponse> page = list("", "run/");
+        ASSERT_FALSE(page);
+        EXPECT_EQ(page.error().errno_value, EPROTO);
+        EXPECT_NE(page.error().message.find("not below run/"), std::string::npos) << page.error().message;
+    }
 }
 
 TEST_F(Store, ARequestThatAProxyLostMayHaveTakenEffect) {
