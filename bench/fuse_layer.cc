@@ -39,6 +39,7 @@ public:
     [[nodiscard]] bool written_by_others(std::uint64_t /*inode*/, pid_t /*except*/) const override { return false; }
     [[nodiscard]] bool handed_down(std::uint64_t /*inode*/, pid_t /*process*/) const override { return false; }
     [[nodiscard]] ExitState exit_state(pid_t /*thread*/) const override { return ExitState::kUnknown; }
+    [[nodiscard]] bool is_being_killed(pid_t /*process*/) const override { return false; }
     [[nodiscard]] bool is_locked(std::uint64_t, std::optional<pid_t>) const override { return false; }
     [[nodiscard]] bool makes_anew(pid_t /*thread*/, std::string_view /*name*/) const override { return false; }
     [[nodiscard]] bool is_in_background(pid_t /*thread*/) const override { return false; }

@@ -106,7 +106,8 @@ std::optional<TaskStat> parse_task_stat(std::string_view text) {
     if (!flags || !exit_code) {
         return std::nullopt;
     }
-    return TaskStat{(*flags & kPfExiting) != 0, *exit_code};
+    const std::string_view state = fields.front();
+    return TaskStat{(*flags & kPfExiting) != 0, state == "Z" || state == "X", *exit_code};
 }
 
 std::optional<TaskStatus> parse_task_status(std::string_view text) {

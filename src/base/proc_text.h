@@ -16,6 +16,8 @@ namespace ckptfs {
 struct TaskStat {
     // PF_EXITING.
     bool exiting = false;
+    // It has closed what it had open, and waits for its parent to ask how it ended.
+    bool has_ended = false;
     // As wait(2) encodes it. Reads 0 without the right to trace the process.
     int exit_code = 0;
 };

@@ -234,6 +234,25 @@ ExitState ProcInspector::exit_state(pid_t thread) const {
     return open_directory(format("/proc/{}/fdinfo", thread)) ? ExitState::kExiting : ExitState::kUnknown;
 }
 
+bool ProcInspector::is_being_killed(pid_t process) const {
+    const auto leader = process > 0 ? stat_of(process) : std::nullopt;
+    if (!leader || !leader->exiting || (leader->exit_code & 0x7F) == 0) {
+        return false;
+    }
+    if (!leader->has_ended) {
+        return true;
+    }
+    // The last of its threads closes what they share.
+    const Directory threads = open_directory(format("/proc/{}/task", process));
+    while (const auto thread = threads ? next_number(threads) : std::nullopt) {
+        const auto stat = stat_of(*thread);
+        if (stat && !stat->has_ended) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool ProcInspector::is_locked(std::uint64_t inode, std::optional<pid_t> process) const {
     const auto our_mount = mount();
     const auto locks = our_mount ? read_text_file(AT_FDCWD, "/proc/locks") : std::nullopt;

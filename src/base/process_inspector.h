@@ -42,6 +42,7 @@ public:
     // Looks at 4,096 descendants at most.
     [[nodiscard]] bool handed_down(std::uint64_t inode, pid_t process) const override;
     [[nodiscard]] ExitState exit_state(pid_t thread) const override;
+    [[nodiscard]] bool is_being_killed(pid_t process) const override;
     [[nodiscard]] bool is_locked(std::uint64_t inode, std::optional<pid_t> process) const override;
     // Needs the right to attach to the process (ptrace(2), PTRACE_MODE_ATTACH_FSCREDS): CAP_SYS_PTRACE, or one's own
     // user where Yama allows that.

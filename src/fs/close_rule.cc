@@ -23,11 +23,6 @@ bool is_blind(const CloseFacts& facts) {
     return is_exiting_unseen(facts) || (facts.exit_state == ExitState::kRunning && !facts.descriptors_left);
 }
 
-bool is_kept_when_killed(const VersionState& version, bool has_log_name) {
-    // What was truncated and not written since is not worth the version before it.
-    return (has_log_name || version.only_appended) && (version.written || !version.unsaved);
-}
-
 CloseDecision decide_killed(const CloseFacts& facts, bool is_sure) {
     // The death of a process that only holds it matters if it was the last: it might have gone on with others' data.
     if (!facts.version.answers_for_it && (facts.held_elsewhere || !facts.version.unsaved)) {
@@ -51,6 +46,11 @@ CloseDecision decide_left(const CloseFacts& facts) {
 }
 
 }  // namespace
+
+bool is_kept_when_killed(const VersionState& version, bool has_log_name) {
+    const bool only_appended = version.only_appended && !version.resized;
+    return (has_log_name || only_appended) && (version.written || !version.unsaved);
+}
 
 bool asks_who_holds_it(const CloseFacts& facts) {
     return is_killed(facts) ? facts.version.answers_for_it || facts.version.unsaved

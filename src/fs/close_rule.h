@@ -64,6 +64,10 @@ struct CloseDecision {
     friend bool operator==(const CloseDecision&, const CloseDecision&) = default;
 };
 
+// As far as it was written. What was truncated and not written since is not worth the version before it, nor is what
+// was cut of a file that is no log.
+[[nodiscard]] bool is_kept_when_killed(const VersionState& version, bool has_log_name);
+
 [[nodiscard]] bool asks_who_holds_it(const CloseFacts& facts);
 [[nodiscard]] bool asks_who_inherited_it(const CloseFacts& facts);
 [[nodiscard]] bool asks_who_is_at_work(const CloseFacts& facts);

@@ -83,9 +83,9 @@ struct Handle {
     // Set once at open, with `writer`.
     std::shared_ptr<WrittenVersion> version;
 
-    // The last thread that wrote, and the generation for which that is noted in `version`.
-    std::atomic<pid_t> last_writer_thread = 0;
-    std::atomic<VersionFate::Generation> noted = VersionFate::kNever;
+    // The last thread that wrote, and the generation for which that is noted in `version`: in one word, as two threads
+    // may note theirs at once.
+    std::atomic<std::uint64_t> noted = VersionFate::kNever;
 
     // Where the last answered read ended, and when; for progress reports.
     std::atomic<std::uint64_t> read_until = 0;

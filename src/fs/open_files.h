@@ -380,6 +380,8 @@ private:
     void complete_facts(const Closing& closing, CloseFacts& facts) const;
     void decide_later(const std::shared_ptr<Closing>& closing);
     [[nodiscard]] static bool waits_for_others(const Closing& closing, const CloseFacts& facts);
+    // A process that answers for what is unsaved, but this one, is being killed: its own FLUSH is still to come.
+    [[nodiscard]] bool is_left_half(const Node& node, const WrittenVersion& version, pid_t except) const;
     [[nodiscard]] bool must_look_again(const std::shared_ptr<Closing>& closing, const CloseFacts& facts,
                                        const CloseDecision& decision);
     void decide_and_close(const std::shared_ptr<Closing>& closing);

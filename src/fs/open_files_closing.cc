@@ -70,6 +70,7 @@ struct OpenFiles::Closing {
     bool saves = false;
     // Others that were about to close have had the time to say so.
     bool has_waited_for_others = false;
+    SteadyTime begun{};
 
     void save_ends() {
         if (std::exchange(saves, false)) {
@@ -106,6 +107,7 @@ void OpenFiles::flush(HandleId id, const Caller& caller, Reply<void> reply) {
     // elsewhere.
     const auto closing = std::make_shared<Closing>();
     closing->handle = handle;
+    closing->begun = state_.env.clock.now();
     closing->interrupted = caller.interrupted;
     closing->settled = caller.settled;
     closing->facts.closing_process = state_.env.processes.thread_group(caller.thread);
@@ -193,6 +195,21 @@ bool OpenFiles::waits_for_others(const Closing& closing, const CloseFacts& facts
            (!closing.has_waited_for_others || closing.handle->version->saves.any());
 }
 
+bool OpenFiles::is_left_half(const Node& node, const WrittenVersion& version, pid_t except) const {
+    bool has_log_name = false;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        has_log_name = matches_any(node.name, state_.env.write.config.keep_on_kill);
+    }
+    if (is_kept_when_killed(version.fate.state(kUnseenProcess, kUnseenProcess), has_log_name)) {
+        return false;
+    }
+    const std::vector<pid_t> processes = version.fate.answering();
+    return std::any_of(processes.begin(), processes.end(), [&](pid_t process) {
+        return process != except && process != kUnseenProcess && state_.env.processes.is_being_killed(process);
+    });
+}
+
 // What gives a version up needs facts that still hold: to look them up took a while.
 bool OpenFiles::must_look_again(const std::shared_ptr<Closing>& closing, const CloseFacts& facts,
                                 const CloseDecision& decision) {
@@ -250,7 +267,16 @@ void OpenFiles::decide_and_close(const std::shared_ptr<Closing>& closing) {
     const HandlePtr handle = closing->handle;
     // What it waited for may have failed.
     const bool is_over = closing->has_waited_for_others && handle->writer->failed();
-    const CloseDecision decision = is_over ? CloseDecision{CloseAction::kWait} : decide_close(facts);
+    CloseDecision decision = is_over ? CloseDecision{CloseAction::kWait} : decide_close(facts);
+    const pid_t process = facts.closing_process.value_or(kUnseenProcess);
+    // Those that are being killed close their descriptors one after another.
+    if (decision.action == CloseAction::kCommit && is_left_half(*handle->node, *handle->version, process)) {
+        if (state_.env.clock.now() - closing->begun < state_.env.write.retry_for) {
+            waits_.after(kFlushFollows, [this, closing] { decide_later(closing); });
+            return;
+        }
+        decision = {CloseAction::kWait, facts.version.wrote || facts.version.made};
+    }
     if (must_look_again(closing, facts, decision)) {
         return;
     }

@@ -12,6 +12,13 @@
 
 namespace ckptfs::fs {
 
+namespace {
+
+// PID_MAX_LIMIT of Linux is 2^22.
+constexpr int kThreadBits = 22;
+
+}  // namespace
+
 Failure OpenFiles::refuse_given_up(Handle& handle) {
     handle.was_refused = true;
     return failure(ESTALE, handle.writer->key() + ": stale descriptor; this process has since replaced the file");
@@ -79,12 +86,12 @@ void OpenFiles::note_writer(Handle& handle, const Caller& caller) const {
     }
     const bool appends = (handle.flags & O_APPEND) != 0 && !caller.in_place;
     // Of a descriptor that does both each is noted.
-    const bool is_same_thread = handle.last_writer_thread.exchange(caller.thread) == caller.thread &&
-                                appends == ((handle.flags & O_APPEND) != 0);
-    if (is_same_thread && handle.noted.exchange(generation) == generation) {
+    const bool is_usual = appends == ((handle.flags & O_APPEND) != 0);
+    const std::uint64_t noted =
+        is_usual ? (generation << kThreadBits) | static_cast<std::uint64_t>(caller.thread) : VersionFate::kNever;
+    if (handle.noted.exchange(noted) == noted && is_usual) {
         return;
     }
-    handle.noted = generation;
     const auto place = appends ? VersionFate::Place::kEnd : VersionFate::Place::kInside;
     fate.wrote(state_.env.processes.thread_group(caller.thread).value_or(kUnseenProcess), handle.opener, place);
 }

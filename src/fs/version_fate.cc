@@ -137,6 +137,26 @@ bool VersionFate::answers(pid_t process, bool unsaved_only) const {
            });
 }
 
+std::vector<pid_t> VersionFate::answering() const {
+    const MutexLock lock(mutex_);
+    std::vector<pid_t> processes;
+    for (const Writer& writer : writers_) {
+        if (is_unsaved(writer.last_write)) {
+            processes.insert(processes.end(), {writer.process, writer.opener});
+        }
+    }
+    // Of several that made it none does, before it is written.
+    if (processes.empty() && makers_.size() == 1 && is_unsaved(makers_.front().made)) {
+        processes.push_back(makers_.front().opener);
+    }
+    if (is_unsaved(resized_)) {
+        processes.push_back(resizer_);
+    }
+    std::sort(processes.begin(), processes.end());
+    processes.erase(std::unique(processes.begin(), processes.end()), processes.end());
+    return processes;
+}
+
 VersionState VersionFate::state(pid_t process, pid_t opener) const {
     const MutexLock lock(mutex_);
     VersionState state;

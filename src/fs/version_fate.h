@@ -17,6 +17,8 @@
 //     what they wrote is lost; to others their close is a success. What revives it is a write that comes after the
 //     death: that program goes on and vouches for the file. A close or fsync of one that wrote before does not: it says
 //     nothing of the part that died.
+//     A killed process closes what it has open one after another: nothing is published while one that answers for what
+//     is unsaved does so, though its FLUSH has not come and /proc shows no descriptor of it.
 //   - Of several that truncated it while it was empty each answers for it, so that the death of one before anything was
 //     written harms none of the others. Nor does it harm those that hold what was saved before.
 //   - Logs grow: what was only appended to since it was saved, or has a log's name, is kept as far as it was written.
@@ -104,6 +106,8 @@ public:
     // And written before.
     [[nodiscard]] bool left_half() const;
     [[nodiscard]] VersionState state(pid_t process, pid_t opener) const;
+    // The processes of which the death leaves what is unsaved half.
+    [[nodiscard]] std::vector<pid_t> answering() const;
 
 private:
     struct Writer {

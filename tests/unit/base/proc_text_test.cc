@@ -30,6 +30,14 @@ TEST(ParseTaskStat, ReadsFlagsAndExitCode) {
     EXPECT_EQ(killed->exit_code, 139);
 }
 
+TEST(ParseTaskStat, TellsWhatExitsFromWhatHasEnded) {
+    for (const char state : {'R', 'S', 'D', 'Z', 'X'}) {
+        std::string text = stat_text("cat", "4", "9");
+        text[text.find(") R") + 2] = state;
+        EXPECT_EQ(parse_task_stat(text)->has_ended, state == 'Z' || state == 'X') << state;
+    }
+}
+
 TEST(ParseTaskStat, TakesAnyProgramName) {
     for (const char* name : {"", ")", "a) R 1 2 3", "two words", "((", "x\n)"}) {
         const auto stat = parse_task_stat(stat_text(name, "4", "9"));

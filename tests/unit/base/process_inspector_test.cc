@@ -292,9 +292,11 @@ TEST(ProcInspector, SeesTheSignalThatKilled) {
     for (const int signal : {SIGKILL, SIGTERM, SIGSEGV, SIGABRT}) {
         const Child child([=] { std::signal(signal, SIG_DFL); });
         EXPECT_EQ(inspector.exit_state(child.pid()), ExitState::kRunning);
+        EXPECT_FALSE(inspector.is_being_killed(child.pid()));
         kill(child.pid(), signal);
         child.wait_until_dead();
         EXPECT_EQ(inspector.exit_state(child.pid()), ExitState::kKilledBySignal) << signal;
+        EXPECT_FALSE(inspector.is_being_killed(child.pid())) << "it has closed all that it had open";
         EXPECT_TRUE(inspector.is_dying(child.pid()));
     }
 }

@@ -180,6 +180,15 @@ TEST(CloseRule, LogsOfAKilledWriterArePublished) {
     EXPECT_EQ(decide_close(appended), kWaits);
 }
 
+// Appended to, cut to be written anew, and killed: what is left is not what was only appended to.
+TEST(CloseRule, WhatAKilledWriterHasCutIsPublishedOfALogOnly) {
+    CloseFacts facts = killed(writer(kOpener));
+    facts.version.only_appended = facts.version.resized = true;
+    EXPECT_EQ(decide_close(facts), kAborts);
+    facts.has_log_name = true;
+    EXPECT_EQ(decide_close(facts), kCommits);
+}
+
 TEST(CloseRule, ALogThatWasTruncatedAndNotWrittenKeepsItsVersion) {
     CloseFacts facts = killed(writer(kOpener));
     facts.has_log_name = true;

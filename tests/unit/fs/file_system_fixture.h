@@ -80,6 +80,7 @@ public:
         }
         return thread == killed ? ExitState::kKilledBySignal : ExitState::kRunning;
     }
+    [[nodiscard]] bool is_being_killed(pid_t process) const override { return being_killed == process; }
     [[nodiscard]] bool is_locked(std::uint64_t, std::optional<pid_t> process) const override {
         return locks_by && process.value_or(*locks_by) == *locks_by;
     }
@@ -93,6 +94,8 @@ public:
     // All of them.
     int opened_with = kAnyAccess;
     pid_t killed = 0;
+    // And has not closed what it has open yet.
+    std::atomic<pid_t> being_killed = -1;
     bool others_write = false;
     bool handed_to_a_child = false;
     // Who has a lock on every file.

@@ -11,6 +11,9 @@ namespace ckptfs::fs {
 using namespace testing;
 namespace {
 
+// As OpenFiles waits.
+constexpr Milliseconds kFlushFollows{10};
+
 class HeldOpen : public FileSystemTest {
 protected:
     // Saved; its writer has closed it, and a child process has not.
@@ -226,6 +229,31 @@ TEST_F(HeldOpen, WhatHasFailedIsGoneForWhoOpensItAsItIsReleased) {
         EXPECT_EQ(errno_of(opened), ESTALE);
         // As the kernel asks after that, once.
         EXPECT_EQ(errno_of(lookup("f")), ENOENT) << flags;
+    }
+}
+
+// By one that only inherited the descriptor.
+TEST_F(HeldOpen, ACloseWaitsForTheFlushOfOneThatIsBeingKilled) {
+    const HandleId handle = create("f")->opened.handle;
+    const auto close_by_child = [&] {
+        return std::async(std::launch::async, [&] { return flush(handle, kProcess + 1); });
+    };
+    for (const bool goes_on : {true, false}) {
+        ASSERT_TRUE(write(handle, 0, goes_on ? "text" : "half"));
+        processes.being_killed = kProcess;
+        auto closed = close_by_child();
+        ASSERT_TRUE(eventually([&] { return timer.waiting(kFlushFollows) == 1; }));
+        timer.run(kFlushFollows);
+        ASSERT_TRUE(eventually([&] { return timer.waiting(kFlushFollows) == 1; }));
+        EXPECT_EQ(store.exists("p/f"), !goes_on);
+        if (goes_on) {
+            processes.being_killed = -1;
+        } else {
+            clock.advance(StoreConfig().retry_for);
+        }
+        timer.run(kFlushFollows);
+        EXPECT_TRUE(closed.get());
+        EXPECT_EQ(store.content("p/f"), "text");
     }
 }
 

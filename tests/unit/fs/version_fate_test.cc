@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <future>
+#include <vector>
 
 #include "fs/noted_change.h"
 #include "fs/written_version.h"
@@ -53,6 +54,24 @@ TEST(VersionFate, OfThoseThatTruncatedItEachAnswersForIt) {
     static_cast<void>(fate.committed(begun));
     EXPECT_FALSE(fate.state(kParent, kParent).made);
     EXPECT_TRUE(fate.state(kChild, kChild).made) << "while the commit was under way";
+}
+
+TEST(VersionFate, ForWhatIsUnsavedItsWritersAnswerAndWhoOpenedItForThem) {
+    using Processes = std::vector<pid_t>;
+    VersionFate fate;
+    EXPECT_EQ(fate.answering(), Processes{});
+    fate.made(kParent);
+    EXPECT_EQ(fate.answering(), Processes{kParent});
+    fate.truncated_again(kOther);
+    EXPECT_EQ(fate.answering(), Processes{}) << "the death of one harms none of the others";
+    fate.wrote(kChild, kParent, kInside);
+    fate.wrote(kChild, kParent, kInside);
+    EXPECT_EQ(fate.answering(), (Processes{kParent, kChild}));
+    static_cast<void>(fate.committed(fate.commit_begins()));
+    EXPECT_EQ(fate.answering(), Processes{});
+    fate.resized(kOther);
+    fate.wrote(kChild, kChild, kEnd);
+    EXPECT_EQ(fate.answering(), (Processes{kChild, kOther}));
 }
 
 TEST(VersionFate, WhoTruncatedWhatWasSavedTakesThatBack) {

@@ -45,6 +45,7 @@ public:
         const std::lock_guard lock(mutex_);
         return crashed_.contains(thread) ? ExitState::kKilledBySignal : ExitState::kRunning;
     }
+    [[nodiscard]] bool is_being_killed(pid_t) const override { return false; }
     [[nodiscard]] bool is_locked(std::uint64_t, std::optional<pid_t>) const override { return false; }
     [[nodiscard]] bool makes_anew(pid_t, std::string_view) const override { return false; }
     [[nodiscard]] bool is_in_background(pid_t) const override { return false; }
