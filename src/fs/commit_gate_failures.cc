@@ -238,7 +238,7 @@ void CommitGate::read(FailedRecord& record, std::function<void(Status)> done) {
 void CommitGate::discard(const FailedRecord& record) {
     const std::string& key = record.key;
     if (record.record_etag.empty()) {
-        state_.failed.clear(key, [] {});
+        state_.failed.clear_failure(record);
         return;
     }
     const RemoveRequest request(state_.failed.record_key(key), record.record_etag);

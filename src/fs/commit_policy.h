@@ -44,6 +44,8 @@ struct FailedRecord {
     std::optional<WallTime> noted{};
     // That failed to write it, where it was one of this mount.
     pid_t process = 0;
+    // Of this mount's own: which failure of the file it is, from 1.
+    int number = 0;
     // Of the record as another mount has written it; empty where it is this mount's own.
     std::string record_etag;
 };

@@ -142,6 +142,25 @@ void FailedSiblings::clear(const std::string& key, std::function<void()> then) {
     outbox_.deliver(lock);
 }
 
+void FailedSiblings::clear_from_before(const std::string& key, SteadyTime begun, std::function<void()> then) {
+    MutexLock lock(mutex_);
+    if (const auto found = entries_.find(key); found != entries_.end() && found->second.failed_at <= begun) {
+        clear_entry(found, std::move(then));
+    } else {
+        outbox_.add(std::move(then));
+    }
+    outbox_.deliver(lock);
+}
+
+void FailedSiblings::clear_failure(const FailedRecord& failure) {
+    MutexLock lock(mutex_);
+    if (const auto found = entries_.find(failure.key);
+        found != entries_.end() && found->second.failure_number == failure.number) {
+        clear_entry(found, [] {});
+    }
+    outbox_.deliver(lock);
+}
+
 FailedSiblings::Entries::iterator FailedSiblings::first_below(const std::string& directory) {
     return entries_.lower_bound(directory);
 }

@@ -32,6 +32,7 @@ FailedRecord FailedSiblings::record_of(const Entry& entry) const {
     record.since = entry.file.since;
     record.began = entry.file.began;
     record.process = entry.file.process;
+    record.number = entry.failure_number;
     return record;
 }
 

@@ -154,7 +154,7 @@ void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& w
         }
     };
     writer->commit(reason, [this, node, writer, version, begun, is_changed, noted, reason, reply = std::move(reply),
-                            ended = std::move(ended)](Result<CommittedObject> object) {
+                            ended = std::move(ended), asked = state_.env.clock.now()](Result<CommittedObject> object) {
         if (object) {
             // fsync before the first write publishes nothing.
             bool only_appended = false;
@@ -175,7 +175,7 @@ void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& w
                 ended();
             };
             // Another mount that commits a marker after this close finds no record of an earlier failure.
-            object->etag.empty() ? cleared() : state_.failed.clear(writer->key(), cleared);
+            object->etag.empty() ? cleared() : state_.failed.clear_from_before(writer->key(), asked, cleared);
             return;
         }
         noted();

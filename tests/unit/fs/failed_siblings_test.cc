@@ -148,6 +148,28 @@ TEST_F(FailedSiblingsTest, TheFailureOfWhoReplacedItStaysRecorded) {
     EXPECT_EQ(errno_of(commit()), EIO);
 }
 
+// Of the same name, by an attempt that the file it publishes knows nothing of.
+TEST_F(FailedSiblingsTest, ACommitThatHadBegunDoesNotMakeAFailureGood) {
+    const HandleId first = create("shard")->opened.handle;
+    ASSERT_TRUE(write(first, 0, "content"));
+    store.hold(Operation::kPut);
+    auto closed = std::async(std::launch::async, [&] { return close(first); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kPut, 1));
+    clock.advance(Milliseconds(1));
+    store.inject({Operation::kUploadPart, "", store_error(EACCES, "AccessDenied", 403), 1, 1, false});
+    // Behind the open file the name gets another node.
+    ASSERT_EQ(errno_of(open(lookup("shard")->node, O_WRONLY | O_TRUNC)), ESTALE);
+    const HandleId second = open(lookup("shard")->node, O_WRONLY | O_TRUNC)->handle;
+    for (std::uint64_t block = 0; block < 40; ++block) {
+        static_cast<void>(write(second, block << 20, std::string(std::size_t{1} << 20, 'a')));
+    }
+    ASSERT_TRUE(eventually([&] { return fs->statistics().files_failed > 0; }));
+    store.release(Operation::kPut);
+    EXPECT_TRUE(closed.get());
+    EXPECT_EQ(errno_of(commit()), EIO);
+    EXPECT_FALSE(store.exists("p/.metadata"));
+}
+
 // The clock of this machine is that of the fixture, years behind the store's.
 TEST_F(FailedSiblingsTest, AFailureCountsInADirectoryThatWasMadeByTheStoresLaterClock) {
     const NodeId step = mkdir("step")->node;
