@@ -167,7 +167,12 @@ class Simulator:
     def uploaded_parts(self, prefix: str = "") -> list[tuple[str, int]]:
         """Key and number of every part of an open upload: what is stored and paid for, but not visible."""
         client = self.client()
-        uploads = client.list_multipart_uploads(Bucket=BUCKET, Prefix=prefix).get("Uploads", [])
-        return [(upload["Key"], part["PartNumber"]) for upload in uploads
-                for part in client.list_parts(Bucket=BUCKET, Key=upload["Key"],
-                                              UploadId=upload["UploadId"]).get("Parts", [])]
+        parts = []
+        for upload in client.list_multipart_uploads(Bucket=BUCKET, Prefix=prefix).get("Uploads", []):
+            try:
+                answer = client.list_parts(Bucket=BUCKET, Key=upload["Key"], UploadId=upload["UploadId"])
+            except client.exceptions.NoSuchUpload:
+                # It has ended meanwhile.
+                continue
+            parts += [(upload["Key"], part["PartNumber"]) for part in answer.get("Parts", [])]
+        return parts

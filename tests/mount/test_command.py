@@ -240,13 +240,19 @@ def slow_writer(point) -> subprocess.Popen:
                             stderr=subprocess.DEVNULL)
 
 
+def wait_for_the_first_part(simulator, prefix) -> None:
+    """The store is slower until then, as a look at it may take longer than the whole upload."""
+    wait_until(lambda: simulator.uploaded_parts(prefix), "the first part")
+    simulator.set_model(total_mbps=20)
+
+
 @pytest.mark.parametrize("way", ["command", "SIGTERM"])
 def test_unmounting_waits_for_uploads_in_flight(mount, simulator, prefix, way):
     made = mount()
-    simulator.set_model(total_mbps=20)
+    simulator.set_model(total_mbps=4)
     try:
         writer = slow_writer(made.path)
-        wait_until(lambda: simulator.uploaded_parts(prefix), "the first part")
+        wait_for_the_first_part(simulator, prefix)
         if way == "command":
             assert command({}, "unmount", made.path).returncode == 0
             assert made.process.wait(60) == 0
@@ -262,11 +268,11 @@ def test_unmounting_waits_for_uploads_in_flight(mount, simulator, prefix, way):
 
 def test_unmount_shows_progress_on_a_terminal(mount, simulator, prefix):
     made = mount()
-    simulator.set_model(total_mbps=20)
+    simulator.set_model(total_mbps=4)
     ours, theirs = pty.openpty()
     try:
         writer = slow_writer(made.path)
-        wait_until(lambda: simulator.uploaded_parts(prefix), "the first part")
+        wait_for_the_first_part(simulator, prefix)
         unmount = subprocess.Popen([CKPTFS, "unmount", made.path], stderr=theirs)
         os.close(theirs)
         shown = bytearray()
@@ -292,10 +298,10 @@ def read_all(descriptor: int, into: bytearray) -> None:
 def test_what_is_not_saved_in_time_is_named(mount, simulator, prefix):
     made = mount("--drain-timeout", "1s", "--retry-for", "30s")
     # It is not to end before its parts are looked at.
-    simulator.set_model(total_mbps=20)
+    simulator.set_model(total_mbps=4)
     try:
         writer = slow_writer(made.path)
-        wait_until(lambda: simulator.uploaded_parts(prefix), "the first part")
+        wait_for_the_first_part(simulator, prefix)
         simulator.inject({"op": "*", "key": prefix + "*", "action": "hang"})
     finally:
         simulator.set_model(total_mbps=0)
