@@ -133,13 +133,7 @@ void FailedSiblings::add(FailedFile file) {
 }
 
 void FailedSiblings::clear(const std::string& key, std::function<void()> then) {
-    MutexLock lock(mutex_);
-    if (const auto found = entries_.find(key); found != entries_.end()) {
-        clear_entry(found, std::move(then));
-    } else {
-        outbox_.add(std::move(then));
-    }
-    outbox_.deliver(lock);
+    clear_from_before(key, SteadyTime::max(), std::move(then));
 }
 
 void FailedSiblings::clear_from_before(const std::string& key, SteadyTime begun, std::function<void()> then) {

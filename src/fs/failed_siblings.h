@@ -92,9 +92,9 @@ public:
     void add(FailedFile file);
     // The file was written again or removed. `then` comes when the bucket says so too, or the wait was long.
     void clear(const std::string& key, std::function<void()> then);
-    // By a commit that has begun then: a failure that came later is one of another attempt.
+    // By a commit that began then: a failure that came later is that of another attempt.
     void clear_from_before(const std::string& key, SteadyTime begun, std::function<void()> then);
-    // Where it is still this failure of which that was found.
+    // Where the file has not failed once more since this was asked for by below().
     void clear_failure(const FailedRecord& failure);
     // Everything whose key begins with it.
     void clear_below(const std::string& directory, std::function<void()> then);

@@ -88,6 +88,9 @@ public:
     // `permit`: of a commit marker.
     void commit(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason,
                 const PublishPermit& permit, Reply<void> reply, std::function<void()> ended);
+    // A process that answers for what is unsaved, other than `except`, is being killed: its own FLUSH is still to come.
+    [[nodiscard]] bool is_left_half(const Node& node, const WrittenVersion& version,
+                                    pid_t except = kUnseenProcess) const;
     // Of a file whose name is removed nothing is published any more: waits until nothing of it is in flight. Its
     // handles go on; readable ones read what was written. On the blocking executor only.
     void orphan(const std::shared_ptr<FileWriter>& writer);
@@ -124,8 +127,8 @@ private:
     static constexpr int kReleaseWaits = 7;
     // Programs that write a name anew while they hold it open are not rare.
     static constexpr int kTruncationWaits = 3;
-    // Of a lock file, by the first write after O_TRUNC. Far below what the first part holds, within which a file may be
-    // written out of order.
+    // The most that the first write after O_TRUNC replaces of a file that keeps its node. Far below what the first part
+    // holds, within which a file may be written out of order.
     static constexpr std::uint64_t kMostOverwritten = std::uint64_t{1} << 20;
     [[nodiscard]] static Milliseconds release_wait(int waits) { return Milliseconds(std::int64_t{1} << waits); }
 
@@ -380,8 +383,6 @@ private:
     void complete_facts(const Closing& closing, CloseFacts& facts) const;
     void decide_later(const std::shared_ptr<Closing>& closing);
     [[nodiscard]] static bool waits_for_others(const Closing& closing, const CloseFacts& facts);
-    // A process that answers for what is unsaved, but this one, is being killed: its own FLUSH is still to come.
-    [[nodiscard]] bool is_left_half(const Node& node, const WrittenVersion& version, pid_t except) const;
     [[nodiscard]] bool must_look_again(const std::shared_ptr<Closing>& closing, const CloseFacts& facts,
                                        const CloseDecision& decision);
     void decide_and_close(const std::shared_ptr<Closing>& closing);

@@ -118,10 +118,9 @@ bool OpenFiles::is_left_to_others(const Node& node, const WrittenVersion* versio
 void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason,
                        const PublishPermit& permit, Reply<void> reply, std::function<void()> ended) {
     const std::shared_ptr<WrittenVersion> version = written_version_of(node, writer);
-    // By another than the one that closes it, which has waited for them.
-    const bool is_by_others = reason == CommitReason::kFsync || reason == CommitReason::kRename;
-    if (version != nullptr && (version->fate.left_by_killed_writer() ||
-                               (is_by_others && !writer->failed() && is_left_half(*node, *version, kUnseenProcess)))) {
+    // A close has waited for those that are being killed, and a rename asks before it moves the file.
+    const bool is_fsync = reason == CommitReason::kFsync && !writer->failed();
+    if (version != nullptr && (version->fate.left_by_killed_writer() || (is_fsync && is_left_half(*node, *version)))) {
         reply(failure(lost_error(*writer)));
         ended();
         return;

@@ -277,7 +277,7 @@ Result<bool> Renames::publish_under_new_name(const Move& move, const std::shared
     if (const std::optional<Error> failed = writer->failed()) {
         return failure(*failed);
     }
-    if (version->fate.left_by_killed_writer()) {
+    if (version->fate.left_by_killed_writer() || open_files_.is_left_half(*move.node, *version)) {
         return failure(lost_error(*writer));
     }
     const std::string in_bucket = etag_under_name(*move.node);

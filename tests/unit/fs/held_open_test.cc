@@ -257,5 +257,19 @@ TEST_F(HeldOpen, ACloseWaitsForTheFlushOfOneThatIsBeingKilled) {
     }
 }
 
+// A file of which nothing was sent could be sent under its new name at once.
+TEST_F(HeldOpen, ARenameThatIsRefusedWhileAWriterIsBeingKilledLeavesItItsName) {
+    const HandleId handle = create("f")->opened.handle;
+    ASSERT_TRUE(write(handle, 0, "half"));
+    processes.being_killed = kProcess;
+    EXPECT_EQ(errno_of(rename("f", "g")), EIO);
+    EXPECT_TRUE(store.keys().empty());
+    processes.being_killed = -1;
+    ASSERT_TRUE(write(handle, 0, "text"));
+    EXPECT_TRUE(close(handle));
+    EXPECT_EQ(store.content("p/f"), "text");
+    EXPECT_FALSE(store.exists("p/g"));
+}
+
 }  // namespace
 }  // namespace ckptfs::fs
