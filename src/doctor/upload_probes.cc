@@ -72,11 +72,15 @@ Result<PutResponse> in_parts(PatientStore& store, const std::string& key, const 
     return done;
 }
 
+void add_unlisted(Probing& probing, Probe probe, const Error& error) {
+    const bool no = is_denied(error) || refused(error);
+    probing.findings.add(probe, no ? ProbeAnswer::kNo : ProbeAnswer::kFailed, error);
+}
+
 void probe_open_uploads(Probing& probing, const UploadId& upload) {
     const auto listed = probing.store->list_uploads(probing.request.place);
     if (!listed) {
-        const bool no = is_denied(listed.error()) || refused(listed.error());
-        probing.findings.add(Probe::kListUploads, no ? ProbeAnswer::kNo : ProbeAnswer::kFailed, listed.error());
+        add_unlisted(probing, Probe::kListUploads, listed.error());
         return;
     }
     const bool there = std::any_of(listed->begin(), listed->end(),
@@ -89,8 +93,7 @@ void probe_open_uploads(Probing& probing, const UploadId& upload) {
 void probe_listed_parts(Probing& probing, const UploadId& upload) {
     const auto listed = probing.store->list_parts(upload);
     if (!listed) {
-        const bool no = is_denied(listed.error()) || refused(listed.error());
-        probing.findings.add(Probe::kListParts, no ? ProbeAnswer::kNo : ProbeAnswer::kFailed, listed.error());
+        add_unlisted(probing, Probe::kListParts, listed.error());
         return;
     }
     probing.findings.add(Probe::kListParts, listed->empty() ? ProbeAnswer::kYes : ProbeAnswer::kNo,

@@ -11,11 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "support/inline_executor.h"
-#include "support/manual_clock.h"
-#include "support/no_credentials.h"
-#include "support/scripted_transport.h"
-#include "support/stepped_timer.h"
+#include "unit/s3/scripted_sender.h"
 
 namespace ckptfs::s3 {
 
@@ -35,18 +31,9 @@ HttpResponse slow_down() {
 }
 
 // A store with the object "source", which refuses some headers.
-class Commits : public ::testing::Test {
-public:
-    ~Commits() override { sender_->stop(); }
-
+class Commits : public ScriptedSenderTest {
 protected:
     Commits() {
-        StoreConfig config;
-        config.bucket = "bucket";
-        config.no_sign_request = true;
-        sender_ = std::make_shared<RequestSender>(
-            config, Endpoint{"http", "store", "/bucket", "us-east-1"},
-            S3Dependencies{transport_, timer_, clock_, executor_, credentials_, [] { return 0.5; }});
         transport_.answer_with([this](const HttpRequest& request) { return answer(request); });
     }
 
@@ -101,12 +88,6 @@ protected:
     std::set<std::string> refused_;
     bool target_exists_ = false;
     std::size_t seen_ = 0;
-    ManualClock clock_;
-    SteppedTimer timer_;
-    InlineExecutor executor_;
-    NoCredentials credentials_;
-    ScriptedTransport transport_;
-    std::shared_ptr<RequestSender> sender_;
 };
 
 TEST_F(Commits, OfTwoConditionsOnlyTheOneThatIsRefusedIsLeftOut) {

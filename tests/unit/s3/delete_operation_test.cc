@@ -12,11 +12,7 @@
 #include <vector>
 
 #include "base/digest.h"
-#include "support/inline_executor.h"
-#include "support/manual_clock.h"
-#include "support/no_credentials.h"
-#include "support/scripted_transport.h"
-#include "support/stepped_timer.h"
+#include "unit/s3/scripted_sender.h"
 
 namespace ckptfs::s3 {
 
@@ -40,21 +36,12 @@ HttpHeaders object_headers(const std::string& etag) {
     return {{"content-length", "1"}, {"etag", etag}, {"last-modified", "Sat, 01 Jan 2022 00:00:00 GMT"}};
 }
 
-class Deletes : public ::testing::Test {
-public:
-    ~Deletes() override { sender_->stop(); }
-
+class Deletes : public ScriptedSenderTest {
 protected:
     using Failures = std::optional<Result<std::vector<DeleteFailure>>>;
 
     Deletes() {
-        StoreConfig config;
-        config.bucket = "bucket";
-        config.no_sign_request = true;
         defaults_.bucket = "bucket";
-        sender_ = std::make_shared<RequestSender>(
-            config, Endpoint{"http", "store", "/bucket", "us-east-1"},
-            S3Dependencies{transport_, timer_, clock_, executor_, credentials_, [] { return 0.5; }});
         transport_.answer_with(200, kNothingFailed);
     }
 
@@ -88,12 +75,6 @@ protected:
     std::string last_header(const char* name) { return header_of(transport_.asked().back(), name); }
 
     RequestDefaults defaults_;
-    ManualClock clock_;
-    SteppedTimer timer_;
-    InlineExecutor executor_;
-    NoCredentials credentials_;
-    ScriptedTransport transport_;
-    std::shared_ptr<RequestSender> sender_;
 };
 
 TEST_F(Deletes, ABatchCarriesACrc32cAndNoMd5) {

@@ -9,11 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "support/inline_executor.h"
-#include "support/manual_clock.h"
-#include "support/no_credentials.h"
-#include "support/scripted_transport.h"
-#include "support/stepped_timer.h"
+#include "unit/s3/scripted_sender.h"
 
 namespace ckptfs::s3 {
 
@@ -25,18 +21,9 @@ using Lines = std::vector<std::string>;
 constexpr const char* kDemanded = "\"x\"";
 
 // A store with one object, and requests that are right for one version of it only.
-class VersionPins : public ::testing::Test {
-public:
-    ~VersionPins() override { sender_->stop(); }
-
+class VersionPins : public ScriptedSenderTest {
 protected:
     VersionPins() {
-        StoreConfig config;
-        config.bucket = "bucket";
-        config.no_sign_request = true;
-        sender_ = std::make_shared<RequestSender>(
-            config, Endpoint{"http", "store", "/bucket", "us-east-1"},
-            S3Dependencies{transport_, timer_, clock_, executor_, credentials_, [] { return 0.5; }});
         transport_.answer_with([this](const HttpRequest& request) {
             if (request.method == "HEAD") {
                 const HttpHeaders described{
@@ -71,12 +58,6 @@ protected:
     // The condition that the store takes; another is answered with this status.
     std::string taken_ = kDemanded;
     int refusal_ = 412;
-    ManualClock clock_;
-    SteppedTimer timer_;
-    InlineExecutor executor_;
-    NoCredentials credentials_;
-    ScriptedTransport transport_;
-    std::shared_ptr<RequestSender> sender_;
 };
 
 TEST(VersionPin, AVersionIsTheSameWithQuotesAndWithout) {
