@@ -46,7 +46,7 @@ struct HttpRequest {
     // Not a limit on the whole request.
     std::chrono::milliseconds stall_timeout{20'000};
     // Time for the whole answer, from the moment the request has been sent: bytes that say nothing can come for ever.
-    // 0: no limit.
+    // Ends where a body begins that on_body receives. 0: no limit.
     std::chrono::milliseconds answer_timeout{0};
     std::chrono::milliseconds connect_timeout{5'000};
     // A body that crawls while those of other requests move, the rest of which may be asked for on another connection:

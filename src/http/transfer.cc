@@ -244,6 +244,9 @@ bool Transfer::check_progress(SteadyTime now) {
 
 // Blanks are progress while a store works at a Complete, and may go on when nothing works any more.
 bool Transfer::is_overdue(SteadyTime now, std::int64_t moved) {
+    if (head_complete_ && is_success() && request_.on_body) {
+        return false;
+    }
     const bool is_sent = head_complete_ || moved >= static_cast<std::int64_t>(request_.body.size());
     if (is_sent && !answer_due_ && request_.answer_timeout > Milliseconds(0)) {
         answer_due_ = now + request_.answer_timeout;

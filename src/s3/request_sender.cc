@@ -244,10 +244,8 @@ HttpRequest RequestSender::attempt_request(const SharedCall& call) {
     HttpRequest http = signed_request(call->request, call->attempt_headers ? call->attempt_headers() : HttpHeaders{},
                                       endpoint_, call->credentials, store_clock_.now(), payload_hash);
     http.stall_timeout = call->attempt_timeout;
-    if (!call->on_body) {
-        // What is handed on as it comes has a length. All else is waited for, by changes of the same key as well.
-        http.answer_timeout = longest_answer();
-    }
+    // Changes of the same key wait for it, too. What is handed on as it comes has a length, and is left to crawl.
+    http.answer_timeout = longest_answer();
     http.connect_timeout = std::min(http.connect_timeout, call->attempt_timeout);
     // What is read goes on where it ended; what is sent begins anew, which is worth it once.
     http.ends_when_crawling = call->on_body || call->attempt == 1;

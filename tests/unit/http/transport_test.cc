@@ -19,7 +19,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using std::chrono::steady_clock;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -219,113 +218,6 @@ TEST(Transport, NeverOpensMoreConnectionsThanAllowed) {
     EXPECT_LE(most, 4);
     EXPECT_GT(most, 1);
     EXPECT_LE(server.connections(), 4);
-}
-
-TEST(Transport, AStalledResponseTimesOut) {
-    RawServer server([](RawConnection& connection) {
-        connection.read_request();
-        connection.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf");
-        connection.wait_for_close();
-    });
-    const auto transport = make_transport();
-    HttpRequest request = get_request(server.url("/k"));
-    request.stall_timeout = milliseconds(200);
-    const auto begin = steady_clock::now();
-    const Outcome outcome = exchange(*transport, std::move(request));
-    const auto took = steady_clock::now() - begin;
-    ASSERT_FALSE(outcome.has_value());
-    EXPECT_EQ(outcome.error().errno_value, ETIMEDOUT);
-    EXPECT_TRUE(outcome.error().retryable);
-    EXPECT_TRUE(outcome.error().outcome_unknown);
-    EXPECT_EQ(outcome.error().without_result, milliseconds(200));
-    EXPECT_GE(took, milliseconds(200));
-    EXPECT_LT(took, seconds(2));
-}
-
-TEST(Transport, AnAnswerThatDoesNotEndTimesOut) {
-    std::promise<void> over;
-    RawServer server([until = over.get_future().share()](RawConnection& connection) {
-        connection.read_request();
-        connection.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
-        while (until.wait_for(milliseconds(50)) != std::future_status::ready) {
-            connection.send("1\r\n \r\n");
-        }
-    });
-    const auto transport = make_transport();
-    HttpRequest request = get_request(server.url("/k?uploadId=u"));
-    request.method = "POST";
-    request.body = Payload::from_string("<CompleteMultipartUpload/>");
-    request.stall_timeout = milliseconds(5000);
-    request.answer_timeout = milliseconds(400);
-    const auto begin = steady_clock::now();
-    const Outcome outcome = exchange(*transport, std::move(request));
-    const auto took = steady_clock::now() - begin;
-    over.set_value();
-    ASSERT_FALSE(outcome.has_value());
-    EXPECT_EQ(outcome.error().errno_value, ETIMEDOUT);
-    EXPECT_TRUE(outcome.error().retryable);
-    EXPECT_TRUE(outcome.error().outcome_unknown);
-    EXPECT_EQ(outcome.error().without_result, milliseconds(400));
-    EXPECT_THAT(outcome.error().message, HasSubstr("did not end"));
-    EXPECT_GE(took, milliseconds(400));
-    EXPECT_LT(took, seconds(5));
-}
-
-TEST(Transport, ASlowResponseThatMovesIsLeftAlone) {
-    RawServer server([](RawConnection& connection) {
-        connection.read_request();
-        connection.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n");
-        for (int i = 0; i < 10; ++i) {
-            std::this_thread::sleep_for(milliseconds(80));
-            connection.send("x");
-        }
-    });
-    const auto transport = make_transport();
-    HttpRequest request = get_request(server.url("/k"));
-    request.stall_timeout = milliseconds(400);
-    const Outcome outcome = exchange(*transport, std::move(request));
-    ASSERT_TRUE(outcome.has_value()) << outcome.error().message;
-    EXPECT_EQ(outcome->body, "xxxxxxxxxx");
-}
-
-// The kernel takes the whole body at once; the server then reads it far slower than the stall timeout would allow if
-// only libcurl's own progress counted.
-TEST(Transport, ASlowReaderOfTheBodyIsProgress) {
-    RawServer server([](RawConnection& connection) {
-        const auto head = connection.read_head();
-        if (!head) {
-            return;
-        }
-        connection.drain_slowly(2'000'000, 40'000, milliseconds(20));
-        connection.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
-        connection.wait_for_close();
-    });
-    const auto transport = make_transport();
-    HttpRequest request = get_request(server.url("/k"));
-    request.method = "PUT";
-    request.body = Payload::from_string(std::string(2'000'000, 'x'));
-    request.stall_timeout = milliseconds(400);
-    const Outcome outcome = exchange(*transport, std::move(request));
-    ASSERT_TRUE(outcome.has_value()) << outcome.error().message;
-}
-
-TEST(Transport, TheStallClockStandsStillInTheQueue) {
-    RawServer server([](RawConnection& connection) {
-        while (connection.read_request()) {
-            std::this_thread::sleep_for(milliseconds(150));
-            connection.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
-        }
-    });
-    const auto transport = make_transport(1, 1);
-    std::vector<Sent> sent;
-    for (int i = 0; i < 6; ++i) {
-        HttpRequest request = get_request(server.url("/k"));
-        request.stall_timeout = milliseconds(500);
-        sent.push_back(send(*transport, std::move(request)));
-    }
-    for (Sent& request : sent) {
-        EXPECT_TRUE(wait(request.outcome).has_value());
-    }
 }
 
 TEST(Transport, ATruncatedBodyIsAReset) {

@@ -102,7 +102,7 @@ TEST_F(Outage, AnAnswerThatRefusesEndsItToo) {
     EXPECT_EQ(ended_.size(), 20U);
 }
 
-TEST_F(Outage, OnlyAnAnswerThatIsHandedOnAsItComesMayTakeAnyTime) {
+TEST_F(Outage, NoAnswerMayTakeAnyTime) {
     answer([](const std::string&, Milliseconds) { return 200; });
     send("waited-for");
     auto call = std::make_shared<Call>();
@@ -113,7 +113,7 @@ TEST_F(Outage, OnlyAnAnswerThatIsHandedOnAsItComesMayTakeAnyTime) {
     const std::vector<HttpRequest> asked = transport_.asked();
     ASSERT_EQ(asked.size(), 2U);
     EXPECT_EQ(asked[0].answer_timeout, std::chrono::minutes(15));
-    EXPECT_EQ(asked[1].answer_timeout, Milliseconds(0));
+    EXPECT_EQ(asked[1].answer_timeout, std::chrono::minutes(15));
     EXPECT_EQ(asked[0].max_collected_body, largest_answer(head_request("k")));
 }
 
