@@ -200,8 +200,11 @@ void GrowingFile::send(const CommitPointer& commit) {
         check_then_send();
         return;
     }
-    // Also what came while the store was asked.
-    covers_all(*commit);
+    if (commit->reads_until == 0) {
+        // Cut to nothing while the store was asked. What else came meanwhile is not this commit's: who wrote it may not
+        // be one whose bytes are published without a close.
+        covers_all(*commit);
+    }
     const std::uint64_t begin = prefix();
     commit->writer = make_writer(begin);
     keep_fetched(*commit->writer, begin);

@@ -216,6 +216,27 @@ TEST_P(GrowingCutTest, IsCutToNothingWhileItIsPublished) {
     }
 }
 
+// Who writes meanwhile may be one whose bytes are published by its own close alone.
+TEST_P(GrowingFailuresTest, APublishHoldsWhatWasThereWhenItBegan) {
+    std::string text;
+    const auto log = grow();
+    add(*log, text, "one");
+    ASSERT_TRUE(publish(*log));
+    add(*log, text, "two");
+    store.hold(Operation::kHead);
+    Answer<Result<CommittedObject>> published;
+    log->commit(CommitReason::kPublish, published.callback());
+    ASSERT_TRUE(store.wait_until_held(Operation::kHead, 1));
+    add(*log, text, "half of another");
+    store.release(Operation::kHead);
+    ASSERT_TRUE(published.get());
+    EXPECT_EQ(saved(), "onetwo");
+    EXPECT_TRUE(log->dirty());
+    ASSERT_TRUE(commit(*log));
+    EXPECT_EQ(saved(), text);
+    expect_nothing_else_is_left();
+}
+
 TEST_P(GrowingFailuresTest, TellsThatACommitMayHaveTakenEffect) {
     std::string text;
     const auto log = grow();
