@@ -90,6 +90,8 @@ struct CachedBlock {
 struct BlockRun {
     std::vector<std::shared_ptr<CachedBlock>> blocks;
     bool read_ahead = false;
+    // How many reads had come to the cache's queue before it began.
+    std::uint64_t turn = 0;
     // Another frame refers to these. Set before the fetch begins.
     bool referenced = false;
     // No request was needed. Set before it is finished.

@@ -202,7 +202,7 @@ BlockCache::Lookup BlockCache::try_read(CachedVersion& version, std::uint64_t of
 }
 
 void BlockCache::read(std::shared_ptr<CachedVersion> version, std::shared_ptr<PendingRead> read, Fetch fetch) {
-    Wanted wanted{std::move(version), std::move(read), std::move(fetch), {}};
+    Wanted wanted{std::move(version), std::move(read), std::move(fetch), {}, 0};
     bool others_wait = false;
     {
         const MutexLock lock(mutex_);
@@ -214,6 +214,7 @@ void BlockCache::read(std::shared_ptr<CachedVersion> version, std::shared_ptr<Pe
     wanted.spare.clear();
     {
         const MutexLock lock(mutex_);
+        wanted.turn = turns_++;
         queue_.push_back(std::move(wanted));
         if (queue_served_) {
             return;
@@ -237,7 +238,7 @@ bool BlockCache::attach_now(Wanted& wanted) {
 }
 
 bool BlockCache::read_now(std::shared_ptr<CachedVersion> version, std::shared_ptr<PendingRead> read, Fetch fetch) {
-    Wanted wanted{std::move(version), std::move(read), std::move(fetch), {}};
+    Wanted wanted{std::move(version), std::move(read), std::move(fetch), {}, 0};
     return attach_now(wanted);
 }
 
@@ -264,6 +265,7 @@ void BlockCache::serve_queue() {
                 return;
             }
             head = &queue_.front();
+            served_ = head;
         }
         if (attach(*head) > 0) {
             std::optional<Buffer> buffer = take_now(Need::kRead);
@@ -277,11 +279,11 @@ void BlockCache::serve_queue() {
             head->spare.push_back(std::move(*buffer));
             continue;
         }
-        Wanted served;
+        std::list<Wanted> served;
         {
             const MutexLock lock(mutex_);
-            served = std::move(queue_.front());
-            queue_.pop_front();
+            served_ = nullptr;
+            served.splice(served.begin(), queue_, queue_.begin());
         }
     }
 }
@@ -310,7 +312,7 @@ std::size_t BlockCache::attach(Wanted& wanted) {
             if (block == nullptr) {
                 block = create(*wanted.version, piece.index, wanted.spare);
                 if (run == nullptr) {
-                    run = std::make_shared<BlockRun>();
+                    run = make_run();
                     runs.push_back(run);
                     requests_in_flight_.fetch_add(1, std::memory_order_relaxed);
                 }

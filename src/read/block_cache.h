@@ -9,6 +9,8 @@
 //
 // Read-ahead never waits for memory: where there is none it does not happen. A read that needs memory waits in one
 // queue, of which only the head may hold buffers while it waits for more; so waiting reads cannot hold each other up.
+// Where a fetch has asked the store for as long as requests are retried, reads that waited when it began have waited as
+// long, and fail with it.
 //
 // block_cache_runs.cc has what is done with runs of blocks: read-ahead, and what fetches bring.
 //
@@ -20,8 +22,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
+#include <list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -149,6 +151,8 @@ private:
         std::shared_ptr<PendingRead> read;
         Fetch fetch;
         std::vector<Buffer> spare;
+        // How many had come to the queue before.
+        std::uint64_t turn = 0;
     };
 
     // Buffers.
@@ -180,6 +184,9 @@ private:
     // Attaches the read when the buffers suffice; else says how many more are needed and changes nothing.
     [[nodiscard]] std::size_t attach(Wanted& wanted);
     void serve_queue();
+    // Those that have waited since before the fetch of `run`, but for one that is being served.
+    [[nodiscard]] std::list<Wanted> take_waiting_since(const BlockRun& run) REQUIRES(mutex_);
+    [[nodiscard]] std::shared_ptr<BlockRun> make_run() const REQUIRES(mutex_);
 
     BufferPool& pool_;
     Clock& clock_;
@@ -206,8 +213,13 @@ private:
     std::unordered_map<std::string, std::shared_ptr<CachedVersion>> versions_ GUARDED_BY(mutex_);
     std::size_t sweep_at_ GUARDED_BY(mutex_) = 64;
     EvictionOrder order_ GUARDED_BY(mutex_);
-    std::deque<Wanted> queue_ GUARDED_BY(mutex_);
+    // A list, as what is served stays where it is while others are taken out.
+    std::list<Wanted> queue_ GUARDED_BY(mutex_);
+    // The one that is being served, until it is taken out.
+    const Wanted* served_ GUARDED_BY(mutex_) = nullptr;
     bool queue_served_ GUARDED_BY(mutex_) = false;
+    // Reads that have ever come to the queue.
+    std::uint64_t turns_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace ckptfs

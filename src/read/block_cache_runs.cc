@@ -3,9 +3,16 @@
 #include <iterator>
 #include <utility>
 
+#include "base/text.h"
 #include "read/block_cache.h"
 
 namespace ckptfs {
+
+std::shared_ptr<BlockRun> BlockCache::make_run() const {
+    auto run = std::make_shared<BlockRun>();
+    run->turn = turns_;
+    return run;
+}
 
 // --- read-ahead
 
@@ -53,7 +60,7 @@ BlockCache::Claim BlockCache::claim_ahead(CachedVersion& version, BlockSpan span
             run = nullptr;
         }
         if (run == nullptr) {
-            run = std::make_shared<BlockRun>();
+            run = make_run();
             run->read_ahead = true;
             claim.runs.push_back(run);
             requests_ahead_.fetch_add(1);
@@ -187,9 +194,22 @@ void BlockCache::filled(std::shared_ptr<CachedBlock> block) {
     repay();
 }
 
+std::list<BlockCache::Wanted> BlockCache::take_waiting_since(const BlockRun& run) {
+    std::list<Wanted> waited;
+    for (auto each = queue_.begin(); each != queue_.end() && each->turn < run.turn;) {
+        const auto next = std::next(each);
+        if (&*each != served_) {
+            waited.splice(waited.end(), queue_, each);
+        }
+        each = next;
+    }
+    return waited;
+}
+
 void BlockCache::finish(BlockRun& run, const std::optional<Error>& error) {
     std::vector<std::shared_ptr<CachedBlock>> unfinished;
     std::vector<CachedBlock::Waiter> failed;
+    std::list<Wanted> waited;
     {
         const MutexLock lock(mutex_);
         for (std::shared_ptr<CachedBlock>& block : run.blocks) {
@@ -208,11 +228,20 @@ void BlockCache::finish(BlockRun& run, const std::optional<Error>& error) {
         if (run.read_ahead) {
             requests_ahead_.fetch_sub(1);
         }
+        if (error && error->retryable) {
+            waited = take_waiting_since(run);
+        }
     }
     unfinished.clear();
     for (const CachedBlock::Waiter& waiter : failed) {
         waiter.read->fail(error ? *error : Error{});
     }
+    for (const Wanted& wanted : waited) {
+        Error why = *error;
+        why.message = format("{}: waiting for memory: {}", wanted.version->key, error->message);
+        wanted.read->fail_all(why);
+    }
+    waited.clear();
     repay();
 }
 

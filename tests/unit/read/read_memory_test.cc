@@ -2,7 +2,9 @@
 // Reading with little memory: every read ends, and the cache keeps to its share.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
+#include <cerrno>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -377,6 +379,89 @@ TEST(ReadMemory, ReadThatFindsNoMemoryWaitsForIt) {
     taken.clear();
     EXPECT_EQ(first.get().value().to_string(), content.substr(kMiB / 2, kMiB));
     EXPECT_EQ(second.get().value().to_string(), content.substr(2 * kMiB, 10));
+}
+
+// Six reads in memory for two, the store held.
+struct ReadsInTheQueue : Reading {
+    ReadsInTheQueue() : Reading(2) {
+        store.put_object("k", content);
+        reader = open("k");
+        store.hold(Operation::kGet);
+        const auto stream = reader->open_stream();
+        for (std::size_t i = 0; i < answers.size(); ++i) {
+            reader->read(stream, i * kMiB, 10, answers[i].callback());
+        }
+    }
+    void fail_one() {
+        ASSERT_TRUE(store.wait_until_held(Operation::kGet, 2));
+        Fault fault;
+        fault.operation = Operation::kGet;
+        fault.error = store_error(EIO, "ServiceUnavailable", 503);
+        fault.error.retryable = true;
+        store.inject(fault);
+        store.release_one(Operation::kGet);
+    }
+    void expect_answer(std::size_t i) {
+        EXPECT_EQ(answers[i].get().value().to_string(), content.substr(i * kMiB, 10)) << i;
+    }
+
+    const std::string content = content_of(8 * kMiB);
+    std::shared_ptr<FileReader> reader;
+    std::array<Awaited<Payload>, 6> answers;
+};
+
+// Else each would ask for as long as requests are retried, one after the other.
+TEST(ReadMemory, AFetchThatTheStoreDoesNotAnswerFailsReadsThatHaveWaitedAsLong) {
+    ReadsInTheQueue reading;
+    reading.fail_one();
+    reading.fail_one();
+    EXPECT_FALSE(reading.answers[0].get());
+    EXPECT_FALSE(reading.answers[1].get());
+    reading.fail_one();
+    EXPECT_FALSE(reading.answers[2].get());
+    // The fifth was the next to be served, with the memory that the third had.
+    const Error error = reading.answers[5].get().error();
+    EXPECT_EQ(error.errno_value, EIO);
+    EXPECT_TRUE(error.message.starts_with("k: waiting for memory: ")) << error.message;
+    reading.store.release(Operation::kGet);
+    reading.expect_answer(3);
+    reading.expect_answer(4);
+}
+
+// Between the one that is next, which has to stay, and those that came since.
+TEST(ReadMemory, ReadsThatFailBetweenOthersLeaveThoseWhereTheyAre) {
+    ReadsInTheQueue reading;
+    reading.fail_one();
+    EXPECT_FALSE(reading.answers[0].get());
+    std::array<Awaited<Payload>, 6> later;
+    const auto stream = reading.reader->open_stream();
+    for (std::size_t i = 0; i < later.size(); ++i) {
+        reading.reader->read(stream, i * kMiB + kMiB / 2, 10, later[i].callback());
+    }
+    reading.fail_one();
+    EXPECT_FALSE(reading.answers[1].get());
+    // It began when the first had failed.
+    reading.fail_one();
+    EXPECT_FALSE(reading.answers[2].get());
+    reading.store.release(Operation::kGet);
+    for (std::size_t i = 3; i < 6; ++i) {
+        static_cast<void>(reading.answers[i].get());
+    }
+    for (std::size_t i = 0; i < later.size(); ++i) {
+        EXPECT_EQ(later[i].get().value().to_string(), reading.content.substr(i * kMiB + kMiB / 2, 10)) << i;
+    }
+    EXPECT_TRUE(
+        eventually([&] { return reading.pool.usage().waiting[static_cast<std::size_t>(MemoryUse::kRead)] == 0; }));
+}
+
+TEST(ReadMemory, ReadsThatCameLaterThanAFetchThatFailedAskThemselves) {
+    ReadsInTheQueue reading;
+    reading.fail_one();
+    EXPECT_FALSE(reading.answers[0].get());
+    reading.store.release(Operation::kGet);
+    for (std::size_t i = 1; i < 6; ++i) {
+        reading.expect_answer(i);
+    }
 }
 
 }  // namespace
