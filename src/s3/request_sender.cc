@@ -259,6 +259,9 @@ HttpRequest RequestSender::attempt_request(const SharedCall& call) {
 
 void RequestSender::on_answer(const SharedCall& call, int attempt, Result<HttpResponse> answer) {
     Result<HttpResponse> outcome = judged(*call, bucket_, std::move(answer));
+    if (!outcome) {
+        leave_out_time_that_moved(*call, outcome.error());
+    }
     if (!observers_.empty()) {
         const auto duration = std::chrono::duration_cast<Microseconds>(clock_.now() - call->sent_at);
         Attempt ended = attempt_of(*call, attempt, outcome, duration);
@@ -307,7 +310,6 @@ void RequestSender::settle(const SharedCall& call, int attempt, Result<HttpRespo
         retry_now(call);
         return;
     }
-    leave_out_time_that_moved(*call, error);
     call->retry->outcome_unknown = call->retry->outcome_unknown || error.outcome_unknown;
     if (call->stops_when_outcome_unknown && error.outcome_unknown) {
         finish(call, std::move(outcome));

@@ -17,6 +17,9 @@ namespace {
 constexpr Milliseconds kTellAfter{1'000};
 constexpr Milliseconds kTellEvery{30'000};
 
+// Of uploads whose bytes take time to leave: less is in the kernel's buffers at once.
+constexpr std::size_t kSmallestPart = std::size_t{1} << 20;
+
 // As long without an answer that shows a store is an outage; what is shorter, backoff alone gets over as fast.
 constexpr Milliseconds kOutage{5'000};
 // After one, those that wait come back spread over this, or sooner where their turn is sooner: the nodes of a job find
@@ -26,9 +29,13 @@ constexpr Milliseconds kComeBackWithin{3'000};
 }  // namespace
 
 // Nothing tells when a body's bytes leave. But none stalls for longer than its attempt may, so that what took much
-// longer moved until that long before its end. The first failure needs no such account: it begins the time.
+// longer moved until that long before its end. The first failure needs no such account: it begins the time. Where the
+// store has answered, it may have worked all the while at what was there at once: of a part alone it is known.
 void RequestSender::leave_out_time_that_moved(const Call& call, const Error& error) const {
-    if (!call.retry->failing_since || error.http_status != 0 || call.request.body.empty()) {
+    const S3Request& request = call.request;
+    const bool may_have_worked =
+        error.http_status != 0 && (request.method != "PUT" || request.body.size() < kSmallestPart);
+    if (!call.retry->failing_since || request.body.empty() || may_have_worked) {
         return;
     }
     const Milliseconds idle = std::max(error.without_result, call.attempt_timeout);

@@ -26,6 +26,13 @@ namespace {
 
 using std::chrono::seconds;
 
+Error reset() {
+    Error error;
+    error.errno_value = ECONNRESET;
+    error.retryable = true;
+    return error;
+}
+
 // A store of which tests say how it answers each key at each time of the test.
 class Outage : public ::testing::Test {
 protected:
@@ -206,6 +213,36 @@ TEST_F(Stall, OfEveryAttemptIsGivenUpAllTheSame) {
     EXPECT_LT(attempts("sent").size(), 16U);
 }
 
+// The first attempt breaks off; the second moves for long and is then refused.
+TEST_F(Stall, ARefusalOfAPartThatMovedForLongIsGotOver) {
+    for (const std::string method : {"PUT", "POST"}) {
+        const std::string key = "moved-" + method;
+        transport_.answer_with([&](const HttpRequest& request) -> Result<HttpResponse> {
+            attempts_[request.url].push_back(now());
+            switch (attempts_[request.url].size()) {
+                case 1:
+                    return failure(reset());
+                case 2:
+                    time_.clock.move(std::chrono::minutes(20));
+                    return HttpResponse{503, {}, "<Error><Code>SlowDown</Code></Error>"};
+                default:
+                    return HttpResponse{200, {}, ""};
+            }
+        });
+        S3Request request = part();
+        request.key = key;
+        request.method = method;
+        request.body = Payload::from_string(std::string(std::size_t{2} << 20, 'p'));
+        begin(std::move(request), nullptr);
+        run_until(now() + std::chrono::hours(1));
+    }
+    EXPECT_EQ(attempts("moved-PUT").size(), 3U);
+    EXPECT_EQ(ended_.size(), 1U);
+    // The store may have worked at it all the while.
+    EXPECT_EQ(attempts("moved-POST").size(), 2U);
+    EXPECT_EQ(failed_.size(), 1U);
+}
+
 TEST_F(Stall, AnAnswerThatDoesNotEndCountsFromItsBeginning) {
     stall(std::chrono::minutes(20), std::chrono::minutes(15));
     transfer(head_request("overdue"), nullptr);
@@ -267,168 +304,6 @@ TEST_F(Outage, TheTimerOfAWaitThatWasCutShortWakesNobody) {
     EXPECT_EQ(attempts("bad").size(), 11U);
     run_until(seconds(75));
     EXPECT_EQ(attempts("bad").size(), 11U);
-}
-
-// What an environment or a file gives; a file is read again when the store refuses what it gave.
-class KeysInAFile final : public CredentialsProvider {
-public:
-    void get(CredentialsReady ready) override { ready(held_); }
-    void refuse(const SharedCredentials& refused) override {
-        if (refused == held_) {
-            ++reads;
-            held_ = read();
-        }
-    }
-    void accept(const SharedCredentials&) override { ++accepted; }
-    bool has_accepted() override { return accepted > 0; }
-
-    void write(const std::string& id) { id_ = id; }
-
-    int reads = 0;
-    int accepted = 0;
-
-private:
-    [[nodiscard]] SharedCredentials read() const {
-        return std::make_shared<const Credentials>(Credentials{id_, Secret("secret"), Secret("token"), std::nullopt});
-    }
-    std::string id_ = "first";
-    SharedCredentials held_ = read();
-};
-
-class RefusedCredentials : public ::testing::Test {
-protected:
-    // What the store answers to a key at a time of the test; empty: 200.
-    using Code = std::function<std::string(const std::string& id, Milliseconds time)>;
-
-    RefusedCredentials() : sender_(make_sender()) {}
-    ~RefusedCredentials() override { sender_->stop(); }
-
-    std::shared_ptr<RequestSender> make_sender() {
-        StoreConfig config;
-        config.bucket = "bucket";
-        return std::make_shared<RequestSender>(
-            config, Endpoint{"http", "store", "/bucket", "us-east-1"},
-            S3Dependencies{transport_, time_, time_.clock, executor_, keys_, [this] { return chance_(); }});
-    }
-    void answer(Code code) {
-        transport_.answer_with([this, code = std::move(code)](const HttpRequest& request) {
-            ++attempts_;
-            const std::string authorization = header_of(request, "authorization");
-            const std::string said =
-                code(authorization.find("Credential=second/") == std::string::npos ? "first" : "second", now());
-            return HttpResponse{said.empty() ? 200 : (said == "ExpiredToken" ? 400 : 403),
-                                {},
-                                said.empty() ? "" : "<Error><Code>" + said + "</Code></Error>"};
-        });
-    }
-    void send() {
-        auto call = std::make_shared<Call>();
-        call->request = head_request("key");
-        call->done = [this](Result<HttpResponse> outcome) {
-            (outcome ? ended_ : failed_).push_back(now());
-            if (!outcome) {
-                error_ = outcome.error();
-            }
-        };
-        sender_->send(call);
-    }
-    void let_one_pass() {
-        answer([](const std::string&, Milliseconds) { return ""; });
-        send();
-        ASSERT_EQ(ended_.size(), 1U);
-        ended_.clear();
-        attempts_ = 0;
-    }
-    void run_until(Milliseconds time) { time_.run_until(start_ + time); }
-    [[nodiscard]] Milliseconds now() const {
-        return std::chrono::duration_cast<Milliseconds>(time_.clock.now() - start_);
-    }
-
-    std::mt19937 random_{7};
-    std::function<double()> chance_ = [this] { return std::uniform_real_distribution<>(0, 1)(random_); };
-    SimulatedTime time_;
-    const SteadyTime start_ = time_.clock.now();
-    InlineExecutor executor_;
-    KeysInAFile keys_;
-    ScriptedTransport transport_;
-    std::shared_ptr<RequestSender> sender_;
-    int attempts_ = 0;
-    std::vector<Milliseconds> ended_;
-    std::vector<Milliseconds> failed_;
-    Error error_;
-};
-
-TEST_F(RefusedCredentials, OnceIsOutlivedWithTheSameOnes) {
-    let_one_pass();
-    int refusals = 1;
-    answer([&](const std::string&, Milliseconds) { return refusals-- > 0 ? "ExpiredToken" : ""; });
-    send();
-    run_until(seconds(1));
-    EXPECT_EQ(ended_.size(), 1U);
-    EXPECT_EQ(attempts_, 2);
-    EXPECT_EQ(keys_.reads, 1);
-}
-
-// As the one that checks the bucket as the mount starts, and those that follow.
-TEST_F(RefusedCredentials, OnceIsOutlivedByASenderAfterAnotherWasAnswered) {
-    let_one_pass();
-    sender_->stop();
-    sender_ = make_sender();
-    int refusals = 1;
-    answer([&](const std::string&, Milliseconds) { return refusals-- > 0 ? "ExpiredToken" : ""; });
-    send();
-    run_until(seconds(1));
-    EXPECT_EQ(ended_.size(), 1U);
-}
-
-class LateCredentials : public RefusedCredentials, public ::testing::WithParamInterface<const char*> {};
-
-TEST_P(LateCredentials, AreWaitedFor) {
-    let_one_pass();
-    answer([](const std::string& id, Milliseconds) { return id == "first" ? GetParam() : ""; });
-    send();
-    run_until(seconds(20));
-    EXPECT_TRUE(ended_.empty() && failed_.empty());
-    EXPECT_LT(attempts_, 15);
-    keys_.write("second");
-    run_until(seconds(60));
-    EXPECT_EQ(ended_.size(), 1U);
-}
-
-INSTANTIATE_TEST_SUITE_P(Codes, LateCredentials,
-                         ::testing::Values("ExpiredToken", "InvalidToken", "InvalidAccessKeyId",
-                                           "SignatureDoesNotMatch", "TokenRefreshRequired", "InvalidSecurity"));
-
-TEST_F(RefusedCredentials, ThoseThatNeverComeAreGivenUpAfterRetryFor) {
-    let_one_pass();
-    answer([](const std::string&, Milliseconds) { return "ExpiredToken"; });
-    send();
-    run_until(seconds(299));
-    EXPECT_TRUE(failed_.empty());
-    run_until(seconds(302));
-    ASSERT_EQ(failed_.size(), 1U);
-    EXPECT_EQ(error_.errno_value, EACCES);
-    EXPECT_NE(error_.message.find("renew the credentials"), std::string::npos);
-    EXPECT_NE(error_.message.find("given up after"), std::string::npos);
-}
-
-TEST_F(RefusedCredentials, WhereNoneWasEverAcceptedTheyAreWrong) {
-    answer([](const std::string&, Milliseconds) { return "InvalidAccessKeyId"; });
-    send();
-    ASSERT_EQ(failed_.size(), 1U);
-    EXPECT_EQ(failed_[0], Milliseconds(0));
-    EXPECT_EQ(error_.errno_value, EACCES);
-    EXPECT_NE(error_.message.find("does not know this access key"), std::string::npos);
-    EXPECT_EQ(error_.message.find("given up"), std::string::npos);
-}
-
-TEST_F(RefusedCredentials, MissingRightsAreNotWaitedFor) {
-    let_one_pass();
-    answer([](const std::string&, Milliseconds) { return "AccessDenied"; });
-    send();
-    EXPECT_EQ(failed_.size(), 1U);
-    EXPECT_EQ(attempts_, 1);
-    EXPECT_EQ(keys_.reads, 0);
 }
 
 TEST_F(Outage, TheStoresOwnWordOnWhenToComeBackIsHeeded) {
