@@ -120,12 +120,25 @@ void DeleteConditions::when_idle(std::function<void()> run) {
     run();
 }
 
-bool DeleteConditions::find_out() {
+DeletePins DeleteConditions::pins() const {
+    switch (known_) {
+        case Known::kHonoured:
+            return DeletePins::kHonoured;
+        case Known::kIgnored:
+            return DeletePins::kIgnored;
+        case Known::kNothing:
+        case Known::kAsking:
+            return DeletePins::kUnknown;
+    }
+    return DeletePins::kUnknown;
+}
+
+DeletePins DeleteConditions::find_out() {
     {
         const MutexLock lock(mutex_);
         const bool is_known = known_ == Known::kHonoured || known_ == Known::kIgnored;
         if (is_known || (known_ == Known::kNothing && clock_.now() < not_before_)) {
-            return known_ == Known::kHonoured;
+            return pins();
         }
         if (known_ == Known::kNothing) {
             known_ = Known::kAsking;
@@ -134,7 +147,7 @@ bool DeleteConditions::find_out() {
     // Also where another is asking: its thread may be one that is waited for here.
     ask();
     const MutexLock lock(mutex_);
-    return known_ == Known::kHonoured;
+    return pins();
 }
 
 void DeleteConditions::ask() {

@@ -24,6 +24,9 @@
 
 namespace ckptfs::fs {
 
+// Whether a removal in a batch may name the version that is meant.
+enum class DeletePins : std::uint8_t { kUnknown, kHonoured, kIgnored };
+
 class DeleteConditions : public std::enable_shared_from_this<DeleteConditions> {
 public:
     DeleteConditions(ObjectStore& store, Executor& blocking, const Clock& clock, std::string prefix)
@@ -32,7 +35,7 @@ public:
     // False until it is known; the probe goes on in the background.
     [[nodiscard]] bool honoured();
     // Finds out first. On threads that may wait only.
-    [[nodiscard]] bool find_out();
+    [[nodiscard]] DeletePins find_out();
     // Where it honours them: Last-Modified can be compared with the store's time as its answers tell it.
     [[nodiscard]] bool dates_agree() const;
     // Calls back once no object of the probe is in the store, or could not be removed; at once where none is under way.
@@ -42,6 +45,7 @@ private:
     enum class Known : std::uint8_t { kNothing, kAsking, kHonoured, kIgnored };
 
     void ask();
+    [[nodiscard]] DeletePins pins() const REQUIRES(mutex_);
 
     ObjectStore& store_;
     Executor& blocking_;

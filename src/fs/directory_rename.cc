@@ -14,10 +14,14 @@
 #include "ckptfs/log.h"
 #include "fs/marker_objects.h"
 #include "fs/pinned_removal.h"
+#include "fs/rename_copies.h"
 
 namespace ckptfs::fs {
 
 namespace {
+
+// A directory that is emptied meanwhile is not waited for.
+constexpr int kListsAtMost = 5;
 
 DirectoryMarker new_rename(const DirectoryMove& move) {
     DirectoryMarker rename;
@@ -60,12 +64,12 @@ DirectoryRename::DirectoryRename(ObjectStore& store, const Clock& clock, Millise
     : store_(store), clock_(clock), move_(std::move(move)), record_(store, clock, repair_after) {}
 
 Status DirectoryRename::run(const DirectoryRenameSteps& steps) {
-    may_pin_ = steps.may_pin;
+    find_pins_ = steps.find_pins;
     if (Status created = record_.create(new_rename(move_)); !created) {
         return created;
     }
     if (Status filled = fill_destination(steps); !filled) {
-        return go_back(steps.may_pin()) ? filled : taken_over(move_.source);
+        return go_back() ? filled : taken_over(move_.source);
     }
     if (Status decided = record_.change_state(MarkerState::kCommitted); !decided) {
         if (decided.error().outcome_unknown) {
@@ -74,7 +78,7 @@ Status DirectoryRename::run(const DirectoryRenameSteps& steps) {
                                       "that finds it goes on with it: " +
                                       decided.error().message;
         } else {
-            go_back(steps.may_pin());
+            go_back();
         }
         return decided;
     }
@@ -89,7 +93,7 @@ Status DirectoryRename::run(const DirectoryRenameSteps& steps) {
     }
     steps.committed(own_.made);
     if (*shown) {
-        remove_source(steps.may_pin());
+        remove_source();
     }
     return {};
 }
@@ -224,6 +228,7 @@ Status DirectoryRename::show_as_before() {
 }
 
 Status DirectoryRename::copy() {
+    own_.none_begun = false;
     return copy_tree(store_, sources_, record_.rename(), while_held(), own_);
 }
 
@@ -241,9 +246,64 @@ Status DirectoryRename::hide_source() {
     return {};
 }
 
+// A file that was renamed between two pages may be on none. It has its new name before it loses the old one, so that a
+// list that begins after the old one was missed has the new one.
+Status DirectoryRename::list_source_at_rest() {
+    for (int attempt = 0; attempt < kListsAtMost; ++attempt) {
+        const std::vector<MovedName> before = names();
+        if (Status listed = list_source(); !listed) {
+            return listed;
+        }
+        std::set<std::string> present;
+        for (const ObjectInfo& source : sources_) {
+            present.insert(source.key.substr(move_.source.size()));
+        }
+        const auto is_present = [&present](const MovedName& each) { return present.contains(each.name); };
+        if (std::all_of(before.begin(), before.end(), is_present)) {
+            return {};
+        }
+    }
+    return failure(EBUSY, move_.source + ": files vanish while this directory is renamed; try again");
+}
+
+Status DirectoryRename::remove_copies(std::vector<RemoveRequest> copies) {
+    return copies.empty() ? Status() : remove_versions(store_, std::move(copies), {find_pins_(), while_held()});
+}
+
+// Of what changed since: the new ones replace nothing, so that what another mount has saved in their place stays.
+Status DirectoryRename::remove_former_copies(const std::vector<ObjectInfo>& changed) {
+    std::vector<RemoveRequest> former;
+    for (const ObjectInfo& source : changed) {
+        const auto copied = own_.made.find(source.key);
+        if (copied == own_.made.end()) {
+            continue;
+        }
+        const std::string key = move_.destination + source.key.substr(move_.source.size());
+        const Result<ObjectInfo> there = wait_for<ObjectInfo>([&](auto done) { store_.head(key, done); });
+        const Result<bool> is_ours = there ? is_copy(store_, *there, copied->second) : failure(there.error());
+        if (!is_ours && is_ours.error().errno_value != ENOENT) {
+            return failure(is_ours.error());
+        }
+        if (is_ours && !*is_ours) {
+            own_.saved_by_others.insert(source.key);
+            return failure(EBUSY, key + ": another mount has saved this file");
+        }
+        if (is_ours) {
+            former.emplace_back(key, there->etag);
+        }
+    }
+    if (Status removed = remove_copies(std::move(former)); !removed) {
+        return removed;
+    }
+    for (const ObjectInfo& source : changed) {
+        own_.made.erase(source.key);
+    }
+    return {};
+}
+
 Status DirectoryRename::copy_what_changed() {
     const std::vector<MovedName> announced = names();
-    if (Status listed = list_source(); !listed) {
+    if (Status listed = list_source_at_rest(); !listed) {
         return listed;
     }
     if (source_was_implied_ && sources_.empty() && !announced.empty()) {
@@ -262,12 +322,11 @@ Status DirectoryRename::copy_what_changed() {
     for (const auto& [source, copied] : own_.made) {
         if (!present.contains(source)) {
             // Where the request is late, the name may be that of another's file.
-            removed.emplace_back(move_.destination + source.substr(move_.source.size()),
-                                 may_pin_() ? copied.copy.etag : "");
+            removed.emplace_back(move_.destination + source.substr(move_.source.size()), copied.copy.etag);
         }
     }
     // Before their names go: a repair knows by these what may be a copy.
-    if (Status gone = remove_all(store_, std::move(removed), while_held()); !gone) {
+    if (Status gone = remove_copies(std::move(removed)); !gone) {
         return gone;
     }
     if (const std::vector<MovedName> all = with_former(announced, names()); all != announced) {
@@ -278,6 +337,9 @@ Status DirectoryRename::copy_what_changed() {
         }
     }
     std::erase_if(own_.made, [&present](const auto& copied) { return !present.contains(copied.first); });
+    if (Status gone = remove_former_copies(changed); !gone) {
+        return gone;
+    }
     if (Status copied = copy_tree(store_, changed, record_.rename(), while_held(), own_); !copied) {
         return copied;
     }
@@ -335,17 +397,17 @@ Failure DirectoryRename::left_to_others(Error error) const {
     return failure(std::move(error));
 }
 
-bool DirectoryRename::go_back(bool pinned) {
+bool DirectoryRename::go_back() {
     bool is_ours = true;
     Status back = record_.change_state(MarkerState::kRollingBack);
     if (back) {
-        back = roll_back(store_, clock_, record_.rename(), names(), {pinned, while_held()}, own_);
+        back = roll_back(store_, clock_, record_.rename(), names(), {find_pins_(), while_held()}, own_);
         if (back) {
             back = record_.remove();
         }
     } else if (record_.lost()) {
         is_ours = false;
-        back = go_back_when_lost(pinned);
+        back = go_back_when_lost();
     }
     if (!back) {
         log_warning(escaped(move_.source + ": its rename to " + move_.destination +
@@ -354,7 +416,7 @@ bool DirectoryRename::go_back(bool pinned) {
     return is_ours;
 }
 
-Status DirectoryRename::go_back_when_lost(bool pinned) {
+Status DirectoryRename::go_back_when_lost() {
     const DirectoryMarker& rename = record_.rename();
     const Result<StoredMarker> record = read_marker(store_, clock_, record_key(rename));
     if (!record && record.error().errno_value != ENOENT) {
@@ -367,21 +429,21 @@ Status DirectoryRename::go_back_when_lost(bool pinned) {
     Status back = record ? Status(taken_over(move_.source)) : record_.make_anew(rename, MarkerState::kRollingBack);
     if (back) {
         // It was repaired, and this mount went on without knowing.
-        back = roll_back(store_, clock_, rename, names(), {pinned, while_held()}, own_);
+        back = roll_back(store_, clock_, rename, names(), {find_pins_(), while_held()}, own_);
         if (back) {
             back = record_.remove();
         }
     } else if (record || is_lost_race(back.error())) {
         back = show_source(store_, clock_, rename);
     }
-    return back ? remove_late_copies(store_, rename, own_.made, pinned) : back;
+    return back ? remove_late_copies(store_, rename, own_.made, {find_pins_(), {}}) : back;
 }
 
 // What another mount writes meanwhile stays. For a store without conditional deletes, what is there is looked up once
 // more.
-Result<std::vector<RemoveRequest>> DirectoryRename::copied_sources(bool pinned) {
+Result<std::vector<RemoveRequest>> DirectoryRename::copied_sources(DeletePins pins) {
     std::vector<RemoveRequest> requests;
-    if (pinned) {
+    if (pins == DeletePins::kHonoured) {
         for (const ObjectInfo& source : sources_) {
             requests.emplace_back(source.key, source.etag);
         }
@@ -394,15 +456,16 @@ Result<std::vector<RemoveRequest>> DirectoryRename::copied_sources(bool pinned) 
     for (const ObjectInfo& object : *listed) {
         const auto copied = own_.made.find(object.key);
         if (copied != own_.made.end() && copied->second.source_etag == object.etag) {
-            requests.emplace_back(object.key);
+            requests.emplace_back(object.key, object.etag);
         }
     }
     return requests;
 }
 
-void DirectoryRename::remove_source(bool pinned) {
-    Result<std::vector<RemoveRequest>> requests = copied_sources(pinned);
-    Status removed = requests ? remove_all(store_, std::move(*requests), while_held()) : failure(requests.error());
+void DirectoryRename::remove_source() {
+    const RemovalTerms terms{find_pins_(), while_held()};
+    Result<std::vector<RemoveRequest>> requests = copied_sources(terms.pins);
+    Status removed = requests ? remove_versions(store_, std::move(*requests), terms) : failure(requests.error());
     if (removed) {
         RemoveRequest marker(move_.source, source_marker_);
         marker.may_send = while_held();

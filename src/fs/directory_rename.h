@@ -54,8 +54,8 @@ struct DirectoryRenameSteps {
     std::function<Status(const std::vector<ObjectInfo>& sources)> allow;
     // The names lead to the copies from now on; their sources are deleted after it returns.
     std::function<void(const Copies&)> committed;
-    // Whether the store is known to honour conditional deletes.
-    std::function<bool()> may_pin = [] { return false; };
+    // Whether the store honours conditional deletes; may wait for its answers.
+    std::function<DeletePins()> find_pins = [] { return DeletePins::kUnknown; };
     // The source is hidden: notes what has failed there. Whether it may get another name all the same.
     std::function<Status(const std::vector<ObjectInfo>& sources)> note_failures = [](const std::vector<ObjectInfo>&) {
         return Status();
@@ -89,6 +89,9 @@ private:
     Status copy();
     Status hide_source();
     Status copy_what_changed();
+    Status list_source_at_rest();
+    Status remove_copies(std::vector<RemoveRequest> copies);
+    Status remove_former_copies(const std::vector<ObjectInfo>& changed);
     // False where another mount does so, and all that follows.
     Result<bool> show_destination(bool with_failures);
     // The same where the record is lost: whether another mount has done so is seen by the marker.
@@ -96,12 +99,12 @@ private:
     [[nodiscard]] Failure left_to_others(Error error) const;
     Result<std::string> write_shown_marker(bool with_failures);
     // False where another mount may have taken over before.
-    bool go_back(bool pinned);
+    bool go_back();
     // Others may be at it as well, or have been.
-    Status go_back_when_lost(bool pinned);
-    void remove_source(bool pinned);
+    Status go_back_when_lost();
+    void remove_source();
     // Those that are the versions that were copied.
-    Result<std::vector<RemoveRequest>> copied_sources(bool pinned);
+    Result<std::vector<RemoveRequest>> copied_sources(DeletePins pins);
     [[nodiscard]] MayGoOn while_held() const {
         return [this] { return !record_.lost(); };
     }
@@ -112,7 +115,7 @@ private:
     const Clock& clock_;
     const DirectoryMove move_;
     RenameRecord record_;
-    std::function<bool()> may_pin_;
+    std::function<DeletePins()> find_pins_;
 
     // Without the source's marker.
     std::vector<ObjectInfo> sources_;
@@ -124,7 +127,7 @@ private:
     WallTime source_made_{};
     // Where it replaces an empty directory.
     std::optional<WallTime> destination_made_;
-    OwnCopies own_;
+    OwnCopies own_{{}, true};
 };
 
 }  // namespace ckptfs::fs

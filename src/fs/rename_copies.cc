@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <map>
 #include <optional>
 #include <set>
@@ -17,6 +18,9 @@ namespace ckptfs::fs {
 namespace {
 
 constexpr std::size_t kLooksAtOnce = 64;
+// Times are told to the second, and the machines of a store need not agree to the second. What would be shown for too
+// little is a part; what is set aside for too much is not lost.
+constexpr std::chrono::seconds kSameTime{5};
 
 // Empty where the key is, and where there is no object.
 using Descriptions = std::vector<std::optional<ObjectInfo>>;
@@ -50,7 +54,7 @@ struct Candidate {
     const std::vector<std::string>& announced;
     // Null where this process has made no copy of it.
     const Copied* copied;
-    // This process knows it.
+    // This process knows it, or its age tells.
     bool is_saved_by_another;
 };
 
@@ -86,6 +90,12 @@ bool may_be_copy_of_former(const Candidate& each) {
     const bool is_only_version = std::all_of(each.announced.begin(), each.announced.end(),
                                              [&each](const std::string& etag) { return etag == each.source->etag; });
     return !is_only_version || each.source->last_modified >= each.object.last_modified;
+}
+
+// Than any copy.
+bool is_older(const ObjectInfo& object, const RenameFacts& facts) {
+    return facts.own.none_begun ||
+           (facts.hidden_since != WallTime{} && object.last_modified + kSameTime < facts.hidden_since);
 }
 
 void add(SortedObjects& sorted, const Candidate& each, const std::string& rename_id) {
@@ -166,7 +176,7 @@ Result<SortedObjects> sort_by_origin(ObjectStore& store, const RenameFacts& fact
         if (const std::optional<ObjectInfo>& object = (*objects)[at]) {
             add(sorted,
                 {destination[at], *object, (*sources)[at], announced[source_key], made,
-                 facts.own.saved_by_others.contains(source_key)},
+                 facts.own.saved_by_others.contains(source_key) || is_older(*object, facts)},
                 facts.rename.rename_id);
         }
     }

@@ -25,6 +25,8 @@ struct RenameFacts {
     const std::vector<MovedName>& names;
     // Of the process that has made them; empty in another.
     const OwnCopies& own;
+    // By the store's clock: when the destination's marker was written, before the first copy.
+    WallTime hidden_since{};
 };
 
 // What lies below the destination, as it was listed.

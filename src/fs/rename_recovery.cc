@@ -106,9 +106,9 @@ Result<Copies> copy_aside(ObjectStore& store, const DirectoryMarker& aside, cons
 
 // For a store without conditional deletes, what is there is looked up once more.
 Result<std::vector<RemoveRequest>> moved_objects(ObjectStore& store, const std::string& directory, const Copies& copies,
-                                                 bool pinned) {
+                                                 DeletePins pins) {
     std::vector<RemoveRequest> requests;
-    if (pinned) {
+    if (pins == DeletePins::kHonoured) {
         for (const auto& [key, copied] : copies) {
             requests.emplace_back(key, copied.source_etag);
         }
@@ -121,7 +121,7 @@ Result<std::vector<RemoveRequest>> moved_objects(ObjectStore& store, const std::
     for (const ObjectInfo& object : *listed) {
         const auto copied = copies.find(object.key);
         if (copied != copies.end() && copied->second.source_etag == object.etag) {
-            requests.emplace_back(object.key);
+            requests.emplace_back(object.key, object.etag);
         }
     }
     return requests;
@@ -141,7 +141,7 @@ Status set_aside(ObjectStore& store, const DirectoryMarker& rename, const std::v
     if (!copies) {
         return failure(std::move(copies.error()));
     }
-    Result<std::vector<RemoveRequest>> moved = moved_objects(store, rename.destination, *copies, terms.pinned);
+    Result<std::vector<RemoveRequest>> moved = moved_objects(store, rename.destination, *copies, terms.pins);
     if (!moved) {
         return failure(std::move(moved.error()));
     }
@@ -149,7 +149,7 @@ Status set_aside(ObjectStore& store, const DirectoryMarker& rename, const std::v
     if (moved->empty()) {
         return {};
     }
-    Status removed = remove_all(store, std::move(*moved), terms.may_go_on);
+    Status removed = remove_versions(store, std::move(*moved), terms);
     if (removed) {
         log_warning(escaped(rename.destination + " held files that may be copies of what " + rename.source +
                             " holds no longer; they were moved to " + aside.destination));
@@ -171,9 +171,9 @@ Status clear_destination(ObjectStore& store, const RenameFacts& facts, const std
     }
     std::vector<RemoveRequest> keys;
     for (const ObjectInfo& copy : sorted->copies) {
-        keys.emplace_back(copy.key, terms.pinned ? copy.etag : "");
+        keys.emplace_back(copy.key, copy.etag);
     }
-    Status cleared = remove_all(store, std::move(keys), terms.may_go_on);
+    Status cleared = remove_versions(store, std::move(keys), terms);
     others_remain = sorted->has_others;
     if (cleared && !sorted->in_doubt.empty()) {
         cleared = set_aside(store, facts.rename, sorted->in_doubt, terms, others_remain);
@@ -197,11 +197,11 @@ Status remove_copied(ObjectStore& store, const std::string& directory, const Tre
     for (const ObjectInfo& object : tree.objects) {
         const auto found = etags.find(object.key.substr(directory.size()));
         if (found != etags.end() && (found->second.empty() || found->second == object.etag)) {
-            keys.emplace_back(object.key, terms.pinned ? object.etag : "");
+            keys.emplace_back(object.key, object.etag);
         }
     }
     others_remain = keys.size() < tree.objects.size();
-    return remove_all(store, std::move(keys), terms.may_go_on);
+    return remove_versions(store, std::move(keys), terms);
 }
 
 // Of a directory whose keys are gone, unless it is to stay. What failed there before the rename has failed still.
@@ -244,7 +244,8 @@ Status roll_back(ObjectStore& store, const Clock& clock, const DirectoryMarker& 
     }
     const std::vector<MovedName> announced = names.value_or(std::vector<MovedName>());
     bool others_remain = false;
-    if (Status cleared = clear_destination(store, {rename, announced, own}, copies->objects, terms, others_remain);
+    if (Status cleared = clear_destination(store, {rename, announced, own, copies->hidden_by->modified},
+                                           copies->objects, terms, others_remain);
         !cleared) {
         return cleared;
     }
@@ -292,7 +293,8 @@ Status finish(ObjectStore& store, const Clock& clock, const DirectoryMarker& ren
     return remove_marker(store, rename.source, *source->hidden_by, others_remain, terms.may_go_on);
 }
 
-Status remove_late_copies(ObjectStore& store, const DirectoryMarker& rename, const Copies& copies, bool pinned) {
+Status remove_late_copies(ObjectStore& store, const DirectoryMarker& rename, const Copies& copies,
+                          const RemovalTerms& terms) {
     const Result<std::vector<ObjectInfo>> listed = list_all(store, rename.destination);
     if (!listed) {
         return failure(listed.error());
@@ -305,10 +307,10 @@ Status remove_late_copies(ObjectStore& store, const DirectoryMarker& rename, con
             return failure(is_late.error());
         }
         if (*is_late) {
-            late.emplace_back(object.key, pinned ? object.etag : "");
+            late.emplace_back(object.key, object.etag);
         }
     }
-    return remove_all(store, late);
+    return remove_versions(store, std::move(late), terms);
 }
 
 }  // namespace ckptfs::fs

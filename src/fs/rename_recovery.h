@@ -23,14 +23,6 @@ namespace ckptfs::fs {
 
 using NameList = std::optional<std::vector<MovedName>>;
 
-// How a process deletes that may be stopped before its deletes while others go on.
-struct RemovalTerms {
-    // The store is known to honour conditional deletes: they name the versions that it has seen.
-    bool pinned = false;
-    // It holds the record still.
-    MayGoOn may_go_on;
-};
-
 // `names`: what the rename moves, as far as it is known.
 //
 // The source is shown, the copies are deleted, what may be a copy is moved to a directory `.undone-...` beside the
@@ -46,6 +38,7 @@ Status finish(ObjectStore& store, const Clock& clock, const DirectoryMarker& ren
 // The source's marker, if it is this rename's, becomes an ordinary one.
 Status show_source(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename);
 // For a slow process whose rename was taken over: removes what it copied later than that, unless replaced since.
-Status remove_late_copies(ObjectStore& store, const DirectoryMarker& rename, const Copies& copies, bool pinned);
+Status remove_late_copies(ObjectStore& store, const DirectoryMarker& rename, const Copies& copies,
+                          const RemovalTerms& terms);
 
 }  // namespace ckptfs::fs

@@ -56,7 +56,7 @@ Status Renames::rename_directory(const Move& move) {
     };
     steps.allow = [&](const std::vector<ObjectInfo>& sources) { return gate_.check_tree(from, sources); };
     steps.committed = [&](const Copies& copies) { note_moved_directory(move, as_seen_here(env, copies)); };
-    steps.may_pin = [&] { return state_.deletes->honoured(); };
+    steps.find_pins = [&] { return state_.deletes->find_out(); };
     steps.note_failures = [&](const std::vector<ObjectInfo>& sources) {
         Result<std::vector<FailedRecord>> found = gate_.failures_below(from);
         if (!found) {

@@ -23,6 +23,7 @@ constexpr std::size_t kCopiesAtOnce = 64;
 // Each in many parts at once; the round trips before and after the parts are waited for one by one.
 constexpr std::size_t kLargeCopiesAtOnce = 8;
 constexpr std::size_t kBatchesAtOnce = 4;
+constexpr std::size_t kRemovalsAtOnce = 64;
 // DeleteObjects takes at most 1,000 keys (Amazon S3 API reference).
 constexpr std::size_t kDeleteBatch = 1000;
 
@@ -249,6 +250,24 @@ Status remove_all(ObjectStore& store, std::vector<RemoveRequest> requests, const
         request.may_send = may_go_on;
     }
     return remove_all(store, requests);
+}
+
+Status remove_versions(ObjectStore& store, std::vector<RemoveRequest> versions, const RemovalTerms& terms) {
+    if (terms.pins != DeletePins::kUnknown) {
+        for (RemoveRequest& version : versions) {
+            version.if_match = terms.pins == DeletePins::kHonoured ? std::move(version.if_match) : "";
+        }
+        return remove_all(store, std::move(versions), terms.may_go_on);
+    }
+    return for_each_in_parallel(versions.size(), kRemovalsAtOnce,
+                                [&](std::size_t index, const std::function<void(Status)>& done) {
+                                    RemoveRequest& version = versions[index];
+                                    version.may_send = terms.may_go_on;
+                                    store.remove(version, [done](Status removed) {
+                                        const bool stays = !removed && removed.error().errno_value == ESTALE;
+                                        done(stays ? Status() : std::move(removed));
+                                    });
+                                });
 }
 
 }  // namespace ckptfs::fs

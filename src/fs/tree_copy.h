@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ckptfs/object_store.h"
+#include "fs/delete_conditions.h"
 #include "fs/directory_marker.h"
 #include "fs/object_copy.h"
 
@@ -29,6 +30,8 @@ using Copies = std::map<std::string, Copied>;
 // What a process knows of the copies that it makes.
 struct OwnCopies {
     Copies made;
+    // It has not begun to make any, nor has another.
+    bool none_begun = false;
     // Source keys: under the new name is what another mount has saved there, for certain.
     std::set<std::string> saved_by_others = {};
 };
@@ -44,5 +47,16 @@ Status remove_all(ObjectStore& store, const std::vector<RemoveRequest>& requests
 // Nothing more is sent once `may_go_on` says no: the ETags of copies of the same bytes are the same, so that a late
 // removal of one would take the one that another mount has made since.
 Status remove_all(ObjectStore& store, std::vector<RemoveRequest> requests, const MayGoOn& may_go_on);
+
+// How a process deletes that may be stopped before its deletes while others go on.
+struct RemovalTerms {
+    DeletePins pins = DeletePins::kUnknown;
+    // It holds the record still.
+    MayGoOn may_go_on;
+};
+
+// Each names the version that is meant: in batches that say so where the store honours that, by name alone where it
+// does not, and one by one where it is not known.
+Status remove_versions(ObjectStore& store, std::vector<RemoveRequest> versions, const RemovalTerms& terms);
 
 }  // namespace ckptfs::fs

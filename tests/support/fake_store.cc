@@ -274,7 +274,7 @@ Result<ListResponse> FakeStore::list_now(const ListRequest& request) const {
         if (name <= after || (!common.empty() && common == last_prefix)) {
             continue;
         }
-        if (entries == request.max_keys) {
+        if (entries == std::min(request.max_keys, page_size_.load())) {
             response.next_continuation_token =
                 last_prefix.empty() || (!response.objects.empty() && response.objects.back().key > last_prefix)
                     ? response.objects.back().key

@@ -101,6 +101,8 @@ public:
     void make_etags_of_content();
     // If-Match of deletes is passed over, as most stores of other makers do.
     void ignore_delete_conditions();
+    // Names on one page of a list, at most.
+    void limit_pages(int names) { page_size_ = names; }
     // Each removal is changed by this before it takes effect.
     void change_removals(std::function<void(RemoveRequest&)> change);
     // Bytes given to one on_body call of get().
@@ -178,6 +180,7 @@ private:
     std::condition_variable held_changed_;
     std::size_t body_piece_ = std::size_t{64} << 10;
     std::uint64_t serial_ = 0;
+    std::atomic<int> page_size_ = 1000;
     Milliseconds clock_offset_{0};
     Milliseconds objects_ahead_{0};
 

@@ -118,7 +118,8 @@ protected:
                                its_clock.advance(kRecordLead);
                                return Status{};
                            },
-                           [](const std::vector<ObjectInfo>&) { return Status{}; }, [](const Copies&) {}});
+                           [](const std::vector<ObjectInfo>&) { return Status{}; }, [](const Copies&) {},
+                           [] { return DeletePins::kHonoured; }});
     }
 
     // Its copies are there, some at least, and its record says so.

@@ -153,7 +153,7 @@ TEST_F(DirectoryRenameTest, ACopyOfWhatIsGoneIsRemovedAsTheVersionThatWasCopied)
                                 return Status{};
                             },
                             [](const std::vector<ObjectInfo>&) { return Status{}; }, [](const Copies&) {},
-                            [] { return true; }}));
+                            [] { return DeletePins::kHonoured; }}));
     EXPECT_FALSE(store.exists("p/new/b"));
     EXPECT_NE(pinned, "");
 }
@@ -201,7 +201,7 @@ TEST_F(DirectoryRenameTest, ARepairThatIsLateDeletesNothingThatWasMadeSince) {
     const auto roll_back_through = [&](ObjectStore& seen) {
         const Result<StoredMarker> marker = read_marker(store, clock, only_record());
         const Result<NameList> names = read_names(store, names_key(*marker->marker));
-        return roll_back(seen, clock, *marker->marker, *names, {true, [] { return true; }});
+        return roll_back(seen, clock, *marker->marker, *names, {DeletePins::kHonoured, [] { return true; }});
     };
     rename_and_be_killed_while_copying();
     int requests = 0;
@@ -436,7 +436,8 @@ TEST_F(DirectoryRenameTest, ALateCopyInPartsIsKnownByItsWriteId) {
     const ObjectInfo there = store.info("p/new/large");
     const auto remove_as = [&](const std::string& write_id) {
         const ObjectVersion copy{there.etag, there.size, there.size, there.last_modified + std::chrono::seconds(5)};
-        return remove_late_copies(store, rename, {{"p/old/large", {"source", copy, write_id}}}, true);
+        return remove_late_copies(store, rename, {{"p/old/large", {"source", copy, write_id}}},
+                                  {DeletePins::kHonoured, {}});
     };
     EXPECT_TRUE(remove_as("of another"));
     EXPECT_TRUE(store.exists("p/new/large"));

@@ -110,8 +110,8 @@ TEST_F(RenameCopies, WhatIsSetAsideByTwoRepairsIsSetAsideOnce) {
         const Result<StoredMarker> record = read_marker(store, clock, only_record());
         const Result<NameList> names = read_names(store, names_key(*record->marker));
         HookedStore mortal(store, [last](int request) { return request < last ? Fate::kPasses : Fate::kFails; });
-        const bool ended =
-            static_cast<bool>(roll_back(mortal, clock, *record->marker, *names, {true, [] { return true; }}));
+        const bool ended = static_cast<bool>(
+            roll_back(mortal, clock, *record->marker, *names, {DeletePins::kHonoured, [] { return true; }}));
         ASSERT_TRUE(repaired());
         EXPECT_EQ(tree("new"), std::nullopt) << last;
         EXPECT_EQ(set_aside(), kAll) << last;
@@ -155,7 +155,7 @@ TEST_F(RenameCopies, WhatIsSavedOverWhatIsSetAsideStaysWithoutConditionalDeletes
         }
         return Fate::kPasses;
     });
-    ASSERT_TRUE(roll_back(hooked, clock, *record->marker, *names, {false, [] { return true; }}));
+    ASSERT_TRUE(roll_back(hooked, clock, *record->marker, *names, {DeletePins::kIgnored, [] { return true; }}));
     ASSERT_TRUE(saved);
     EXPECT_EQ(tree("new"), Tree({"a"}));
     EXPECT_EQ(store.content("p/new/a"), "of another");

@@ -66,7 +66,7 @@ TEST_F(SetAside, IsNotCopiedAgainWhereItIsLarge) {
     bool dead = false;
     HookedStore mortal(store, [&](int) { return dead ? Fate::kFails : Fate::kPasses; });
     mortal.before_removals("p/new/", [&] { dead = true; });
-    EXPECT_FALSE(roll_back(mortal, clock, *record->marker, *names, {true, [] { return true; }}));
+    EXPECT_FALSE(roll_back(mortal, clock, *record->marker, *names, {DeletePins::kHonoured, [] { return true; }}));
     ASSERT_EQ(contents("large").size(), 1);
     store.reset_calls();
     ASSERT_TRUE(repaired());

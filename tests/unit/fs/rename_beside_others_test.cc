@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rename of a directory, and what other mounts acknowledge in its two directories meanwhile.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "fs/marker_objects.h"
+#include "rename_copies_fixture.h"
+
+namespace ckptfs::fs {
+
+using namespace testing;
+namespace {
+
+class RenameBesideOthers : public RenameCopies {
+protected:
+    RenameBesideOthers() { store.put_object("p/new/", ""); }
+
+    // Over the empty directory; `prepare` runs once it is known to be empty.
+    Status rename_over(
+        ObjectStore& seen, const std::function<void()>& prepare = [] {}) {
+        DirectoryRename rename(seen, its_clock, kRepairAfter, {"p/", "p/old/", "p/new/", store.info("p/new/").etag});
+        return rename.run({[&] {
+                               prepare();
+                               its_clock.advance(kRecordLead);
+                               return Status{};
+                           },
+                           [](const std::vector<ObjectInfo>&) { return Status{}; }, [](const Copies&) {}});
+    }
+    // To a name for which it has no process, long before the source is saved once more.
+    void save_below_the_destination() {
+        save_as("p/new/a", "of another");
+        store.advance_clock(std::chrono::seconds(10));
+        save_as("p/old/a", "newer");
+    }
+    int was_refused_ = 0;
+    [[nodiscard]] bool is_hidden(const std::string& key) const {
+        return store.exists(key) && may_hide_directory(store.info(key).size);
+    }
+};
+
+TEST_F(RenameBesideOthers, ASecondCopyOfWhatWasChangedReplacesNothingOfOthers) {
+    // Also where it has the ETag of the first copy.
+    for (const std::string& content : {std::string("of another"), store.content("p/old/b")}) {
+        save_as("p/old/b", "b");
+        bool changed = false;
+        HookedStore hooked(store, [&](int) {
+            if (!changed && store.exists("p/new/b")) {
+                changed = true;
+                save_as("p/new/b", content);
+                save_as("p/old/b", "newer");
+            }
+            return Fate::kPasses;
+        });
+        EXPECT_EQ(errno_of(rename_over(hooked)), EBUSY);
+        EXPECT_EQ(store.content("p/new/b"), content);
+        EXPECT_EQ(store.content("p/old/b"), "newer");
+        ASSERT_TRUE(SyncStore(store).remove("p/new/b"));
+    }
+}
+
+TEST_F(RenameBesideOthers, ASecondCopyOfWhatWasChangedReplacesTheFirst) {
+    bool changed = false;
+    HookedStore hooked(store, [&](int) {
+        if (!changed && store.exists("p/new/b")) {
+            changed = true;
+            save_as("p/old/b", "newer");
+        }
+        return Fate::kPasses;
+    });
+    ASSERT_TRUE(rename_over(hooked));
+    EXPECT_EQ(store.content("p/new/b"), "newer");
+    EXPECT_EQ(tree("new"), kWhole);
+}
+
+TEST_F(RenameBesideOthers, RemovalsNameTheirVersionsWhereItIsNotKnownWhatTheStoreHonours) {
+    std::map<std::string, std::string> removed;
+    store.change_removals([&](RemoveRequest& request) { removed[request.key] = request.if_match; });
+    store.reset_calls();
+    ASSERT_TRUE(rename_over(store));
+    for (const char* key : {"p/old/", "p/old/a", "p/old/b", "p/old/deep/", "p/old/deep/c"}) {
+        EXPECT_NE(removed[key], "") << key;
+    }
+    // That may be batches in which it ignores them, or for which it refuses them.
+    EXPECT_LE(store.calls(Operation::kRemoveMany), 1) << "the record";
+}
+
+TEST_F(RenameBesideOthers, WhatWasSavedBeforeTheDestinationWasHiddenStaysWhereNothingWasCopied) {
+    HookedStore refusing(store, [&](int) {
+        // The list that finds the file; or the names.
+        return is_hidden("p/new/") && !is_hidden("p/old/") && !was_refused_++ ? Fate::kFails : Fate::kPasses;
+    });
+    EXPECT_FALSE(rename_over(refusing, [this] { save_below_the_destination(); }));
+    EXPECT_EQ(store.content("p/new/a"), "of another");
+    EXPECT_EQ(set_aside(), Files());
+    EXPECT_EQ(tree("new"), Tree({"a"}));
+    EXPECT_EQ(tree("old"), kWhole);
+}
+
+TEST_F(RenameBesideOthers, WhatWasSavedBeforeTheDestinationWasHiddenStaysWhereARepairUndoesTheRename) {
+    HookedStore mortal(store, [&](int) { return is_hidden("p/new/") ? Fate::kFails : Fate::kPasses; });
+    EXPECT_FALSE(rename_over(mortal, [this] {
+        save_below_the_destination();
+        store.advance_clock(std::chrono::seconds(10));
+    }));
+    ASSERT_TRUE(repaired());
+    EXPECT_EQ(store.content("p/new/a"), "of another");
+    EXPECT_EQ(set_aside(), Files());
+    EXPECT_EQ(tree("new"), Tree({"a"}));
+}
+
+TEST_F(RenameBesideOthers, AFileThatIsRenamedBetweenTwoPagesOfTheLastListMovesWithTheDirectory) {
+    store.limit_pages(2);
+    save_as("p/old/z", "z");
+    int lists = 0;
+    HookedStore hooked(store, [&](int) {
+        const bool between_pages = is_hidden("p/old/") && lists > 0 && store.calls(Operation::kList) == lists + 1;
+        if (is_hidden("p/old/") && lists == 0) {
+            lists = store.calls(Operation::kList);
+        } else if (between_pages && store.exists("p/old/z")) {
+            // To one that the first page would have had.
+            store.put_object("p/old/0", "z", store.info("p/old/z").metadata);
+            EXPECT_TRUE(SyncStore(store).remove("p/old/z"));
+        }
+        return Fate::kPasses;
+    });
+    ASSERT_TRUE(rename_over(hooked));
+    EXPECT_FALSE(store.exists("p/old/0"));
+    EXPECT_EQ(tree("new"), Tree({"0", "a", "b", "deep", "deep/c"}));
+    EXPECT_EQ(tree("old"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace ckptfs::fs
