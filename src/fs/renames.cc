@@ -148,6 +148,10 @@ Status Renames::check_is_empty(Move& move) {
         if (object.key != list.prefix) {
             return failure(ENOTEMPTY, move.new_key + " is not empty");
         }
+        if (lookups_.hides(object)) {
+            // Since it was looked up: what hides it would be written over.
+            return failure(EBUSY, move.new_key + ": a rename of this directory is not finished");
+        }
         move.replaced_marker = object.etag;
     }
     return {};

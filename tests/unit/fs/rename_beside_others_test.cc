@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <functional>
+#include <future>
 #include <map>
 #include <string>
 
@@ -41,6 +42,33 @@ protected:
         return store.exists(key) && may_hide_directory(store.info(key).size);
     }
 };
+
+class HiddenSinceALookup : public RenameBesideOthers, public ::testing::WithParamInterface<int> {};
+
+// Whichever list it is that is too late for it, up to the one that finds the directory empty.
+TEST_P(HiddenSinceALookup, ADestinationIsNotWrittenOver) {
+    ASSERT_TRUE(lookup("old"));
+    ASSERT_TRUE(lookup("new"));
+    clock.advance(Milliseconds(1001));
+    store.hold(Operation::kList);
+    auto renamed = std::async(std::launch::async, [&] { return rename("old", "new"); });
+    EXPECT_TRUE(store.wait_until_held(Operation::kList, 1));
+    for (int list = 0; list < GetParam(); ++list) {
+        store.release_one(Operation::kList);
+        EXPECT_TRUE(store.wait_until_held(Operation::kList, 1));
+    }
+    DirectoryMarker other;
+    other.prefix = "p/";
+    other.source = "p/other/";
+    other.destination = "p/new/";
+    other.rename_id = "another";
+    const Result<std::string> hidden = write_marker(store, "p/new/", other, store.info("p/new/").etag);
+    store.release(Operation::kList);
+    EXPECT_EQ(errno_of(renamed.get()), EBUSY);
+    EXPECT_EQ(store.info("p/new/").etag, hidden.value());
+}
+
+INSTANTIATE_TEST_SUITE_P(Lists, HiddenSinceALookup, ::testing::Range(0, 4));
 
 TEST_F(RenameBesideOthers, ASecondCopyOfWhatWasChangedReplacesNothingOfOthers) {
     // Also where it has the ETag of the first copy.
