@@ -54,8 +54,9 @@ void FileEnd::answer() {
     if (under_way_ > 0) {
         return;
     }
+    const Status status = std::exchange(status_, {});
     for (FileWriter::Done& done : std::exchange(waiting_, {})) {
-        outbox_.add([done = std::move(done), status = status_] { done(status); });
+        outbox_.add([done = std::move(done), status] { done(status); });
     }
 }
 

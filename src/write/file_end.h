@@ -45,7 +45,7 @@ public:
     void ended(const Status& status);
     [[nodiscard]] bool is_under_way() const { return under_way_ > 0; }
     void when_ended(FileWriter::Done done) { waiting_.push_back(std::move(done)); }
-    // With the last error, once nothing is under way.
+    // With the last error since all had ended before, once nothing is under way.
     void answer();
 
 private:

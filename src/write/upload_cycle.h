@@ -209,7 +209,11 @@ private:
     bool send(std::vector<Part> parts);
     [[nodiscard]] bool may_be_sent(const Part& part);
     // All completions of parts name their upload: one that is given up may be followed by another.
-    void prepared(const std::shared_ptr<Upload>& upload, Result<Part>&& part, std::uint64_t sending);
+    struct Sending {
+        int part = 0;
+        std::uint64_t number = 0;
+    };
+    void prepared(const std::shared_ptr<Upload>& upload, Result<Part>&& part, const Sending& sending);
     void send_now(Part part);
     void part_sent(const std::shared_ptr<Upload>& upload, const Status& status);
     void forget_sent_parts();

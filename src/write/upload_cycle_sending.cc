@@ -44,7 +44,7 @@ bool UploadCycle::send(std::vector<Part> parts) {
         begin_upload();
         ++parts_under_way_;
         ++parts_being_prepared_;
-        const std::uint64_t sending = latest_sending_[part.number()] = ++sendings_;
+        const Sending sending{part.number(), latest_sending_[part.number()] = ++sendings_};
         owner_.outbox().add([go_on = resumption(), &environment = environment_, group = group_, upload = upload_,
                              encoder = encoder_, part = std::move(part), sending] {
             prepare(environment, *group, encoder, part, kMinPartSize,
@@ -71,21 +71,24 @@ bool UploadCycle::may_be_sent(const Part& part) {
     return false;
 }
 
-void UploadCycle::prepared(const std::shared_ptr<Upload>& upload, Result<Part>&& part, std::uint64_t sending) {
+void UploadCycle::prepared(const std::shared_ptr<Upload>& upload, Result<Part>&& part, const Sending& sending) {
     // Of an upload that was given up meanwhile, nothing is noted: the records are of another.
     if (upload != upload_) {
         look_for_waiters();
         return;
     }
-    if (!part) {
+    const auto latest = latest_sending_.find(sending.part);
+    const bool is_outdated = latest != latest_sending_.end() && latest->second != sending.number;
+    if (!part && !is_outdated) {
         fail_about_this_file(std::move(part.error()));
         return;
     }
     --parts_being_prepared_;
-    const auto latest = latest_sending_.find(part->number());
-    if (latest != latest_sending_.end() && latest->second != sending) {
+    if (is_outdated) {
         // The same part has been sent again meanwhile, or cut off; its preparation may have overtaken this one.
-        discard(std::move(*part));
+        if (part) {
+            discard(std::move(*part));
+        }
         part_sent(upload, Status());
         return;
     }

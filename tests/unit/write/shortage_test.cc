@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "support/held_executor.h"
+#include "support/temporary_directory.h"
+#include "support/unlinked_files.h"
 #include "unit/write/writer_fixture.h"
 #include "write/writer_group.h"
 
@@ -22,7 +24,12 @@ using testing::WriterFixture;
 // 63 buffers, of which file data may hold about 40.
 constexpr std::uint64_t kSmallMemory = 64 * kMiB;
 
-class ShortageTest : public ::testing::Test, protected WriterFixture {
+// Outlives the threads of the fixture, which post to it.
+struct SlowDisk {
+    testing::HeldExecutor slow;
+};
+
+class ShortageTest : public ::testing::Test, protected SlowDisk, protected WriterFixture {
 protected:
     explicit ShortageTest(WriteConfig config = {}) : WriterFixture(kSmallMemory, std::move(config)) {}
     void TearDown() override {
@@ -175,6 +182,29 @@ TEST_F(ShortageTest, StagedPartsCanBeCut) {
     }
 }
 
+// It was read back for a request that is of no use any more.
+TEST_F(ShortageTest, DamageInWhatWasCutOffDoesNotFailTheFile) {
+    const testing::TemporaryDirectory disk;
+    WriteConfig config;
+    config.staging_dir = disk.path();
+    WriteEnvironment slowly{store, *pool, executor, slow, clock, *codec, config};
+    const std::string content = pattern(4 * kMiB);
+    const auto writer = FileWriter::create(slowly, "dir/file", std::nullopt);
+    ASSERT_TRUE(write(*writer, 0, content));
+    spill_all(*writer);
+    slow.hold();
+    ASSERT_TRUE(write(*writer, content.size(), pattern(10 * kMiB)));
+    ASSERT_TRUE(slow.wait_for(1));
+    ASSERT_TRUE(truncate(*writer, 2 * kMiB));
+    const auto files = testing::unlinked_files(disk.path());
+    ASSERT_EQ(files.size(), 1U);
+    ASSERT_TRUE(testing::flip_a_bit(files[0], 3 * kMiB));
+    slow.release();
+    const auto committed = commit(*writer);
+    ASSERT_TRUE(committed) << committed.error().message;
+    EXPECT_TRUE(store.content("dir/file") == content.substr(0, 2 * kMiB));
+}
+
 TEST_F(ShortageTest, AbortGivesTheStagedBytesUp) {
     const auto writer = open();
     ASSERT_TRUE(write(*writer, 0, pattern(3 * kMiB)));
@@ -304,7 +334,6 @@ protected:
         }));
     }
 
-    testing::HeldExecutor slow;
     WriteEnvironment slowly{store, *pool, executor, slow, clock, *codec, environment.config};
 };
 
