@@ -303,6 +303,7 @@ void StagedFile::carry_out(const PendingPointer& pending, PendingTruncate& trunc
         return;
     }
     touched_ = dirty_ = true;
+    cuts_ += size < content_.size() ? 1 : 0;
     content_.truncate(size);
     if (size == 0) {
         end_writer(std::exchange(stream_, nullptr));

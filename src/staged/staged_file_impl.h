@@ -168,7 +168,9 @@ private:
     void answer_commit() REQUIRES(mutex_);
 
     // --- staged_file_reads.cc
-    void serve(ContentView view, std::uint64_t offset, ReadDone done);
+    // `cuts`: when the view was taken.
+    void serve(ContentView view, std::uint64_t offset, std::uint64_t cuts, ReadDone done);
+    [[nodiscard]] bool was_cut_since(std::uint64_t cuts) const EXCLUDES(mutex_);
     void read_base(const std::shared_ptr<BaseReader>& base, std::uint64_t offset, std::size_t size, ReadDone done);
     // A commit of this file may have replaced the base that was read: then what is there now is read, once the commit
     // has ended; else this fails.
@@ -192,6 +194,8 @@ private:
     std::optional<Base> base_ GUARDED_BY(mutex_);
     StagedContent content_ GUARDED_BY(mutex_);
     std::shared_ptr<StagedBytes> staged_ GUARDED_BY(mutex_);
+    // How often the end of what is staged was cut off in place.
+    std::uint64_t cuts_ GUARDED_BY(mutex_) = 0;
     bool touched_ GUARDED_BY(mutex_) = false;
     bool dirty_ GUARDED_BY(mutex_) = false;
     std::uint64_t bytes_acknowledged_ GUARDED_BY(mutex_) = 0;

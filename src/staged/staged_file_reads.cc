@@ -26,14 +26,19 @@ void StagedFile::read(std::uint64_t offset, std::size_t size, ReadDone done) {
     } else {
         // A process that reads what was just written will do so again.
         may_stream_ = may_stream_ && !changed;
-        outbox_.add([keep, view = std::move(view), offset, done = std::move(done)]() mutable {
-            keep->serve(std::move(view), offset, std::move(done));
+        outbox_.add([keep, view = std::move(view), offset, cuts = cuts_, done = std::move(done)]() mutable {
+            keep->serve(std::move(view), offset, cuts, std::move(done));
         });
     }
     deliver(lock);
 }
 
-void StagedFile::serve(ContentView view, std::uint64_t offset, ReadDone done) {
+bool StagedFile::was_cut_since(std::uint64_t cuts) const {
+    const MutexLock lock(mutex_);
+    return cuts_ != cuts;
+}
+
+void StagedFile::serve(ContentView view, std::uint64_t offset, std::uint64_t cuts, ReadDone done) {
     const auto size = static_cast<std::size_t>(view.size());
     if (view.pieces.empty()) {
         done(Payload());
@@ -48,12 +53,18 @@ void StagedFile::serve(ContentView view, std::uint64_t offset, ReadDone done) {
         });
         const MemoryUse use = reads_base ? MemoryUse::kEncode : MemoryUse::kRead;
         environment_.write.pool.take(
-            use, [keep = self(), view = std::move(view), offset, size, done = std::move(done)](Buffer buffer) {
+            use, [keep = self(), view = std::move(view), offset, size, cuts, done = std::move(done)](Buffer buffer) {
                 const MutableByteSpan target = buffer.bytes().first(size);
                 auto owner = std::move(buffer).share();
                 read_content(keep->environment_.write.staging, view, target,
-                             [keep, base = view.base, offset, target, owner = std::move(owner),
+                             [keep, base = view.base, offset, target, cuts, owner = std::move(owner),
                               done](const Status& status) mutable {
+                                 if (status && keep->was_cut_since(cuts)) {
+                                     // What was cut off reads as zeros, and as what was written there since.
+                                     owner.reset();
+                                     keep->read(offset, target.size(), std::move(done));
+                                     return;
+                                 }
                                  if (status) {
                                      Payload bytes;
                                      bytes.append(Slice{std::move(owner), target});
