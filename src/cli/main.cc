@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -86,6 +87,8 @@ int run(const ToolRequest& typed) {
 
 int main(int argc, char** argv) {
     ckptfs::open_standard_streams();
+    // A parent may have it ignored, and then the ends of our programs would not be kept.
+    std::signal(SIGCHLD, SIG_DFL);
     try {
         const ckptfs::CommandLine line = ckptfs::parse_command_line(std::vector<std::string>(argv, argv + argc));
         return std::visit([](const auto& request) { return ckptfs::run(request); }, line);

@@ -93,7 +93,11 @@ public:
     [[nodiscard]] int descriptor() const { return ended_.get(); }
     [[nodiscard]] bool has_ended() const {
         siginfo_t ended{};
-        return waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid == pid_;
+        if (waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOHANG | WNOWAIT) != 0) {
+            // Where SIGCHLD is ignored nothing is left of it, and its number may be another's.
+            return errno == ECHILD;
+        }
+        return ended.si_pid == pid_;
     }
     void kill_all() const { kill(-pid_, SIGKILL); }
     // Exit status as waitpid(2) gives it.

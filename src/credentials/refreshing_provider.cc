@@ -25,9 +25,9 @@ Error stopped() {
 
 }  // namespace
 
-RefreshingProvider::RefreshingProvider(std::unique_ptr<CredentialSource> source, const Clock& clock,
-                                       std::function<double()> random)
-    : source_(std::move(source)), clock_(clock), random_(std::move(random)) {
+RefreshingProvider::RefreshingProvider(std::shared_ptr<CredentialSource> source, const Clock& clock,
+                                       std::function<double()> random, Milliseconds longest_fetch)
+    : source_(std::move(source)), clock_(clock), fetch_thread_(source_, longest_fetch), random_(std::move(random)) {
     thread_ = start_thread("credentials", [this] { run(); });
 }
 
@@ -37,7 +37,7 @@ RefreshingProvider::~RefreshingProvider() {
 }
 
 void RefreshingProvider::stop() {
-    stop_.request_stop();
+    fetch_thread_.stop();
     const MutexLock lock(mutex_);
     stopping_ = true;
     changed_.notify_all();
@@ -122,7 +122,7 @@ void RefreshingProvider::run() {
             continue;
         }
         lock.unlock();
-        Result<SharedCredentials> fetched = source_->fetch(stop_.get_token());
+        Result<SharedCredentials> fetched = fetch_thread_.fetch();
         lock.lock();
         if (stopping_) {
             break;

@@ -8,13 +8,12 @@
 // error of a source that fails; one that only gave the same again is asked.
 //
 // Threads: as CredentialsProvider says; `ready` runs without locks, where get() was called or on the provider's thread.
-// The destructor stops.
+// The destructor stops. A source that hangs is an error once `longest_fetch` has passed.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <optional>
-#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -22,6 +21,7 @@
 #include "aws/credentials.h"
 #include "base/mutex.h"
 #include "ckptfs/clock.h"
+#include "credentials/fetch_thread.h"
 #include "credentials/refresh_policy.h"
 #include "credentials/source.h"
 
@@ -30,7 +30,9 @@ namespace ckptfs {
 class RefreshingProvider final : public CredentialsProvider {
 public:
     // `clock` outlives the provider; `random` gives numbers in [0, 1).
-    RefreshingProvider(std::unique_ptr<CredentialSource> source, const Clock& clock, std::function<double()> random);
+    // `longest_fetch`: programs get a minute, and a service a few attempts.
+    RefreshingProvider(std::shared_ptr<CredentialSource> source, const Clock& clock, std::function<double()> random,
+                       Milliseconds longest_fetch = std::chrono::minutes(3));
     ~RefreshingProvider() override;
     RefreshingProvider(const RefreshingProvider&) = delete;
     RefreshingProvider& operator=(const RefreshingProvider&) = delete;
@@ -53,10 +55,9 @@ private:
     void keep(SharedCredentials fetched) REQUIRES(mutex_);
     void count_failure(Error error) REQUIRES(mutex_);
 
-    const std::unique_ptr<CredentialSource> source_;
+    const std::shared_ptr<CredentialSource> source_;
     const Clock& clock_;
-
-    std::stop_source stop_;
+    FetchThread fetch_thread_;
 
     Mutex mutex_;
     Condition changed_;

@@ -2,7 +2,8 @@
 // One place that credentials can come from, and what it is made of.
 //
 // Threads: fetch() is called by one thread at a time, which is made for waiting: files are read, programs run and
-// services asked while it waits. Every wait ends, at its own limit or soon after a stop is requested.
+// services asked while it waits. Every wait ends, at its own limit or soon after a stop is requested, but for one for a
+// file system whose server is away.
 #pragma once
 
 #include <stop_token>

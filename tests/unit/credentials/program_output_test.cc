@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <csignal>
+
 #include "credentials/simple_sources.h"
 
 namespace ckptfs {
@@ -38,6 +40,17 @@ TEST(ProgramOutput, TakesWhatItPrints) {
     const auto output = program_output({"sh", "-c", "cat; printf 'a\\nb'; echo noise >&2"}, kLong, {});
     ASSERT_TRUE(output.has_value()) << output.error().message;
     EXPECT_EQ(*output, "a\nb");
+}
+
+TEST(ProgramOutput, OfAProgramWhoseEndIsNotKept) {
+    const auto before = std::signal(SIGCHLD, SIG_IGN);
+    const auto began = std::chrono::steady_clock::now();
+    const auto output = program_output({"sh", "-c", "echo keys"}, kLong, {});
+    const auto took = std::chrono::steady_clock::now() - began;
+    std::signal(SIGCHLD, before);
+    ASSERT_TRUE(output.has_value()) << output.error().message;
+    EXPECT_EQ(*output, "keys\n");
+    EXPECT_LT(took, seconds(30));
 }
 
 TEST(ProgramOutput, ManyBytes) {

@@ -317,5 +317,48 @@ TEST_F(RefreshingProviderTest, DestroyedWhileItFetches) {
     EXPECT_EQ(wait(std::move(waiting)).error().errno_value, ECANCELED);
 }
 
+// As in a file system whose server is away.
+class HangingSource final : public CredentialSource {
+public:
+    explicit HangingSource(std::shared_future<void> end) : end_(std::move(end)) {}
+
+    [[nodiscard]] std::string name() const override { return "a file"; }
+    [[nodiscard]] Result<SharedCredentials> fetch(const std::stop_token& /*stop*/) override {
+        end_.wait();
+        return std::make_shared<const Credentials>(
+            Credentials{"late", Secret("secret"), Secret("token"), std::nullopt});
+    }
+
+private:
+    const std::shared_future<void> end_;
+};
+
+class HangingSourceTest : public RefreshingProviderTest {
+protected:
+    HangingSourceTest() {
+        provider_ = std::make_unique<RefreshingProvider>(
+            std::make_shared<HangingSource>(end_.get_future().share()), clock_, [] { return 0.0; }, Milliseconds(50));
+    }
+
+    std::promise<void> end_;
+};
+
+TEST_F(HangingSourceTest, IsAnErrorUntilItAnswers) {
+    EXPECT_EQ(wait(ask()).error().errno_value, ETIMEDOUT);
+    clock_.move(minutes(1));
+    EXPECT_EQ(wait(ask()).error().errno_value, ETIMEDOUT);
+    end_.set_value();
+    clock_.move(minutes(1));
+    EXPECT_EQ(id(), "late");
+}
+
+TEST_F(HangingSourceTest, KeepsNeitherWhoWaitsNorTheEnd) {
+    Answer waiting = ask();
+    provider_->stop();
+    EXPECT_TRUE(wait(std::move(waiting)).error().errno_value != 0);
+    provider_.reset();
+    end_.set_value();
+}
+
 }  // namespace
 }  // namespace ckptfs
