@@ -32,7 +32,9 @@ public:
     Beats(Environment environment, std::string key, const std::string& host)
         : environment_(std::move(environment)),
           key_(std::move(key)),
-          text_(heartbeat_text(host, environment_.clock.wall_now())) {}
+          host_(host),
+          mounted_(environment_.clock.now()),
+          since_(environment_.clock.wall_now()) {}
 
     void schedule(Milliseconds period) {
         const MutexLock lock(mutex_);
@@ -63,7 +65,15 @@ public:
     }
 
 private:
+    // By the store's clock, which may not have been known at first; the earliest, as a machine may have slept.
+    [[nodiscard]] std::string text() REQUIRES(mutex_) {
+        const auto ago = std::chrono::duration_cast<WallTime::duration>(environment_.clock.now() - mounted_);
+        since_ = std::min(since_, environment_.clock.wall_now() - ago);
+        return heartbeat_text(host_, since_);
+    }
+
     void beat() {
+        PutRequest request;
         {
             const MutexLock lock(mutex_);
             if (stopped_) {
@@ -71,10 +81,9 @@ private:
             }
             in_flight_ = true;
             beaten_ = true;
+            request.body = Payload::from_string(text());
         }
-        PutRequest request;
         request.key = key_;
-        request.body = Payload::from_string(text_);
         request.content_type = "text/plain";
         environment_.store.put(std::move(request),
                                [self = shared_from_this()](const Result<PutResponse>& put) { self->on_put(put); });
@@ -115,9 +124,11 @@ private:
 
     const Environment environment_;
     const std::string key_;
-    const std::string text_;
+    const std::string host_;
+    const SteadyTime mounted_;
 
     Mutex mutex_;
+    WallTime since_ GUARDED_BY(mutex_);
     Timer::Id waiting_ GUARDED_BY(mutex_) = 0;
     bool in_flight_ GUARDED_BY(mutex_) = false;
     bool beaten_ GUARDED_BY(mutex_) = false;

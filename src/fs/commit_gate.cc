@@ -236,8 +236,11 @@ Status CommitGate::check_unfinished(const std::vector<std::string>& markers, std
     if (!states) {
         return failure(states.error());
     }
-    for (const OpenUpload& upload : unfinished) {
+    for (OpenUpload& upload : unfinished) {
         const std::string& key = upload.upload.key;
+        if (upload.initiated == WallTime{}) {
+            upload.initiated = first_seen_.of(upload, now);
+        }
         if (is_in_the_making(upload, states->at(key), now, ttl)) {
             if (!upload.upload.id.empty()) {
                 in_the_way = upload.upload;
@@ -277,7 +280,10 @@ Result<CommitGate::Evidence> CommitGate::gather(const std::string& directory) {
     }
     evidence.failed = std::move(*failed);
     for (const OpenUpload& upload : *hidden_uploads) {
-        add_hidden(evidence, upload.upload.key, upload.initiated);
+        // Each is seen for the first time: the next one of the same file has another hidden key.
+        const bool is_told = upload.initiated != WallTime{};
+        add_hidden(evidence, upload.upload.key,
+                   is_told ? upload.initiated : first_seen_.of(upload, state_.env.clock.wall_now()));
     }
     for (const ObjectInfo& object : *hidden_objects) {
         add_hidden(evidence, object.key, object.last_modified);

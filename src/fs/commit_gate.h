@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "fs/commit_policy.h"
+#include "fs/first_seen.h"
 #include "fs/object_copy.h"
 #include "fs/shared_state.h"
 #include "fs/unsent_elsewhere.h"
@@ -136,6 +137,7 @@ private:
 
     SharedState& state_;
     UnsentElsewhere unsent_{state_};
+    FirstSeen first_seen_;
     std::atomic<bool> cannot_list_uploads_ = false;
 };
 

@@ -79,7 +79,7 @@ void UnfinishedFiles::find_beginning(const UnfinishedFile& file, Reply<std::opti
         return;
     }
     state_.env.store.list_uploads(
-        file.key, [id = file.upload, reply = std::move(reply)](Result<std::vector<OpenUpload>> uploads) {
+        file.key, [this, id = file.upload, reply = std::move(reply)](Result<std::vector<OpenUpload>> uploads) {
             if (!uploads && is_refused_for_good(uploads.error())) {
                 // Then it holds no marker back either.
                 reply(std::optional<WallTime>());
@@ -91,7 +91,12 @@ void UnfinishedFiles::find_beginning(const UnfinishedFile& file, Reply<std::opti
             }
             const auto found = std::find_if(uploads->begin(), uploads->end(),
                                             [&id](const OpenUpload& each) { return each.upload.id == id; });
-            reply(found == uploads->end() ? std::nullopt : std::optional(found->initiated));
+            if (found == uploads->end()) {
+                reply(std::optional<WallTime>());
+                return;
+            }
+            const bool is_told = found->initiated != WallTime{};
+            reply(std::optional(is_told ? found->initiated : state_.env.clock.wall_now()));
         });
 }
 

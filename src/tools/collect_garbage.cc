@@ -29,7 +29,7 @@ constexpr std::chrono::hours kForgotten{24};
 
 struct Heartbeats {
     std::vector<SeenMount> mounts;
-    std::vector<std::string> dead;
+    std::vector<ObjectInfo> dead;
 };
 
 // At which a mount may be that writes the key.
@@ -48,7 +48,7 @@ Result<Heartbeats> heartbeats_at(ObjectStore& store, const std::string& director
     Heartbeats heartbeats;
     for (const ObjectInfo& object : *objects) {
         if (now - object.last_modified > kForgotten) {
-            heartbeats.dead.push_back(object.key);
+            heartbeats.dead.push_back(object);
             continue;
         }
         const ByteRange range{0, std::min(object.size, kLongestHeartbeat)};
@@ -124,20 +124,23 @@ public:
             if (each.kind == LeftoverKind::kUpload) {
                 store_.abort_upload(each.upload, ended);
             } else {
-                remove_unless_written_since(each, ended);
+                remove_unless_written_since(each.upload.key, each.when, ended);
             }
         });
     }
 
     // Minutes may have passed: a mount that has begun meanwhile may have failed to write the same file.
-    void remove_unless_written_since(const FoundLeftover& found, const std::function<void(const Status&)>& ended) {
-        store_.head(found.upload.key, [this, &found, ended](const Result<ObjectInfo>& object) {
+    void remove_unless_written_since(const std::string& key, WallTime when,
+                                     const std::function<void(const Status&)>& ended) {
+        store_.head(key, [this, key, when, ended](const Result<ObjectInfo>& object) {
+            // Lists may tell fractions, which Last-Modified lacks.
+            using std::chrono::seconds;
             if (!object) {
                 ended(object.error().errno_value == ENOENT ? Status() : failure(object.error()));
-            } else if (object->last_modified != found.when) {
+            } else if (std::chrono::floor<seconds>(object->last_modified) != std::chrono::floor<seconds>(when)) {
                 ended(failure(EBUSY, "written again meanwhile"));
             } else {
-                store_.remove(RemoveRequest(found.upload.key, object->etag), ended);
+                store_.remove(RemoveRequest(key, object->etag), ended);
             }
         });
     }
@@ -145,8 +148,11 @@ public:
     // How many could not be removed.
     std::uint64_t remove_dead_mounts() {
         std::uint64_t failed = 0;
-        for (const std::string& key : dead_) {
-            if (const Status removed = wait_for<void>([&](auto done) { store_.remove(key, done); }); !removed) {
+        for (const ObjectInfo& each : dead_) {
+            const Status removed =
+                wait_for<void>([&](auto done) { remove_unless_written_since(each.key, each.last_modified, done); });
+            // One that beats again was only suspended.
+            if (!removed && removed.error().errno_value != EBUSY) {
                 log_error(escaped(removed.error().message));
                 ++failed;
             }
@@ -262,7 +268,7 @@ private:
     WallTime now_{};
     const GarbageRequest& request_;
     std::map<std::string, std::vector<SeenMount>> mounts_;
-    std::vector<std::string> dead_;
+    std::vector<ObjectInfo> dead_;
     // Renames, by their UUIDs.
     std::set<std::string> hiding_;
 };

@@ -34,6 +34,9 @@ std::string_view name_of(Leftover leftover) {
 }
 
 Leftover judge(WallTime initiated, const std::vector<SeenMount>& mounts, WallTime now, Milliseconds older_than) {
+    if (initiated == WallTime{}) {
+        return Leftover::kPerhapsInUse;
+    }
     if (now - initiated < older_than) {
         return Leftover::kYoung;
     }

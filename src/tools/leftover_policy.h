@@ -23,7 +23,8 @@ enum class Leftover : std::uint8_t {
 };
 [[nodiscard]] std::string_view name_of(Leftover leftover);
 
-// `mounts`: those that may write the upload's key.
+// `mounts`: those that may write the upload's key. `initiated`: zero where the store does not tell; such a one may have
+// begun just now.
 [[nodiscard]] Leftover judge(WallTime initiated, const std::vector<SeenMount>& mounts, WallTime now,
                              Milliseconds older_than);
 

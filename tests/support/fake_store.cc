@@ -155,7 +155,15 @@ std::string FakeStore::next_etag() {
 void FakeStore::head(std::string key, StoreDone<ObjectInfo> done) {
     perform<ObjectInfo>(
         Operation::kHead, key,
-        [this, key]() -> Result<ObjectInfo> { return find(key, "").map([](const Object* o) { return o->info; }); },
+        [this, key]() -> Result<ObjectInfo> {
+            return find(key, "").map([this](const Object* object) {
+                ObjectInfo info = object->info;
+                if (describes_to_the_second_) {
+                    info.last_modified = std::chrono::floor<std::chrono::seconds>(info.last_modified);
+                }
+                return info;
+            });
+        },
         std::move(done));
 }
 
@@ -463,7 +471,8 @@ void FakeStore::list_uploads(std::string prefix, StoreDone<std::vector<OpenUploa
             std::vector<OpenUpload> open;
             for (const auto& [id, upload] : uploads_) {
                 if (upload.request.key.starts_with(prefix)) {
-                    open.push_back(OpenUpload{UploadId{upload.request.key, id}, upload.initiated});
+                    open.push_back(OpenUpload{UploadId{upload.request.key, id},
+                                              tells_upload_times_ ? upload.initiated : WallTime{}});
                 }
             }
             return open;

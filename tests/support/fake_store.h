@@ -101,6 +101,10 @@ public:
     void make_etags_of_content();
     // If-Match of deletes is passed over, as most stores of other makers do.
     void ignore_delete_conditions();
+    // As on stores whose lists of uploads lack Initiated.
+    void tell_no_upload_times() { tells_upload_times_ = false; }
+    // As in Last-Modified; lists tell fractions.
+    void describe_to_the_second() { describes_to_the_second_ = true; }
     // Names on one page of a list, at most.
     void limit_pages(int names) { page_size_ = names; }
     // Each removal is changed by this before it takes effect.
@@ -181,6 +185,8 @@ private:
     std::size_t body_piece_ = std::size_t{64} << 10;
     std::uint64_t serial_ = 0;
     std::atomic<int> page_size_ = 1000;
+    std::atomic<bool> tells_upload_times_ = true;
+    std::atomic<bool> describes_to_the_second_ = false;
     Milliseconds clock_offset_{0};
     Milliseconds objects_ahead_{0};
 

@@ -43,6 +43,33 @@ TEST_F(HeartbeatTest, BeatsAgainAndAgainAndIsGoneAfterwards) {
     EXPECT_EQ(timer_.waiting(), 0U);
 }
 
+// The store's, once it is known.
+class CorrectedClock final : public Clock {
+public:
+    [[nodiscard]] SteadyTime now() const override { return clock.now(); }
+    [[nodiscard]] WallTime wall_now() const override { return clock.wall_now() + ahead; }
+
+    testing::ManualClock clock;
+    Milliseconds ahead{0};
+};
+
+TEST_F(HeartbeatTest, TellsTheEarliestTimeAtWhichTheMountMayHaveBegun) {
+    const std::string key = "run/.ckptfs/mounts/other";
+    CorrectedClock clock;
+    const WallTime mounted = clock.wall_now();
+    clock.ahead = std::chrono::hours(2);
+    testing::SteppedTimer timer;
+    const Heartbeat heartbeat({store_, timer, clock, [] { return 0.5; }}, key, "node1");
+    clock.clock.move(std::chrono::minutes(10));
+    clock.ahead = Milliseconds(0);
+    timer.run();
+    EXPECT_EQ(store_.content(key), heartbeat_text("node1", mounted));
+    // It was suspended: the steady clock stood still.
+    clock.ahead = std::chrono::hours(1);
+    timer.run();
+    EXPECT_EQ(store_.content(key), heartbeat_text("node1", mounted));
+}
+
 TEST_F(HeartbeatTest, AShortMountCostsNothing) {
     EXPECT_TRUE(stop());
     EXPECT_EQ(store_.calls(), 0);

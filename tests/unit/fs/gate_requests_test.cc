@@ -207,6 +207,38 @@ TEST_F(GateRequestsTest, AMarkerThatIsWrittenInPlaceGetsNoEaccesOfThem) {
     }
 }
 
+// Uploads whose beginning the store does not tell: they may have begun just now, also where the file was there before.
+class UndatedUploads : public GateRequestsTest {
+protected:
+    UndatedUploads() {
+        store.tell_no_upload_times();
+        store.put_object("p/shard", "an earlier one");
+        // By one clock.
+        const auto behind = store.info("p/shard").last_modified - clock.wall_now() + std::chrono::seconds(2);
+        clock.advance_wall(std::chrono::duration_cast<Milliseconds>(behind));
+    }
+    int commit_marker() {
+        save("m.tmp", "metadata");
+        return errno_of(rename("m.tmp", ".metadata"));
+    }
+
+    UploadId upload_ = begin_upload("p/shard");
+};
+
+TEST_F(UndatedUploads, HoldAMarkerBackForTheirTimeSinceTheyWereSeen) {
+    const Milliseconds ttl = WriteConfig().failed_sibling_ttl;
+    EXPECT_EQ(commit_marker(), EIO);
+    clock.advance_wall(ttl / 2);
+    EXPECT_EQ(commit_marker(), EIO);
+    clock.advance_wall(ttl / 2 + std::chrono::seconds(1));
+    EXPECT_EQ(commit_marker(), 0);
+}
+
+TEST_F(UndatedUploads, OfADeadMountAreFilesThatHaveFailed) {
+    EXPECT_TRUE(answer<void>([&](auto reply) { fs->record_unfinished({upload_.key, upload_.id, {}}, reply); }));
+    EXPECT_TRUE(store.exists("p/.ckptfs/failed/shard"));
+}
+
 TEST_F(GateRequestsTest, AStoreThatCannotListUploadsIsNotAskedAgain) {
     save("m.tmp", "metadata");
     static_cast<void>(begin_upload("p/shard"));

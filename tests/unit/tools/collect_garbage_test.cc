@@ -232,6 +232,29 @@ TEST_F(CollectGarbage, RemovesTheSignsOfMountsThatAreLongGone) {
     EXPECT_EQ(store_.keys(), std::vector<std::string>{"run/.ckptfs/mounts/new"});
 }
 
+// As one of a machine that slept.
+TEST_F(CollectGarbage, AMountThatBeatsAgainMeanwhileStays) {
+    store_.put_object("run/.ckptfs/mounts/old", "host: a\n");
+    begin("run/a");
+    pass(hours(25));
+    store_.hold(testing::Operation::kListParts);
+    auto totals = std::async(std::launch::async, [&] { return collect(true, "run/"); });
+    ASSERT_TRUE(store_.wait_until_held(testing::Operation::kListParts, 1));
+    store_.put_object("run/.ckptfs/mounts/old", "host: a\n");
+    store_.release(testing::Operation::kListParts);
+    EXPECT_EQ(totals.get().problems, 0U);
+    EXPECT_TRUE(store_.exists("run/.ckptfs/mounts/old"));
+}
+
+TEST_F(CollectGarbage, ARecordIsRemovedAlsoWhereOnlyListsTellFractions) {
+    store_.describe_to_the_second();
+    store_.advance_clock(Milliseconds(123));
+    store_.put_object("run/.ckptfs/failed/shard", "host: node7\n");
+    pass(hours(25));
+    EXPECT_EQ(collect(true, "run/").problems, 0U);
+    EXPECT_FALSE(store_.exists("run/.ckptfs/failed/shard"));
+}
+
 TEST_F(CollectGarbage, ARecordThatIsWrittenAnewMeanwhileStays) {
     const std::string key = "run/.ckptfs/failed/shard";
     store_.put_object(key, "host: node7\n");

@@ -38,6 +38,11 @@ TEST(LeftoverPolicy, WhatALivingMountMayHaveBegunIsLeft) {
               Leftover::kPerhapsInUse);
 }
 
+TEST(LeftoverPolicy, WhatMayHaveBegunJustNowIsLeft) {
+    EXPECT_EQ(judge(WallTime{}, {mount(minutes(10), hours(24))}, kNow, kDay), Leftover::kPerhapsInUse);
+    EXPECT_EQ(judge(WallTime{}, {}, kNow, kDay), Leftover::kPerhapsInUse);
+}
+
 TEST(LeftoverPolicy, WhatIsOlderThanAllThatLiveIsAbandoned) {
     EXPECT_EQ(judge(kNow - hours(25), {mount(minutes(10), hours(24))}, kNow, kDay), Leftover::kAbandoned);
     EXPECT_EQ(judge(kNow - hours(25), {mount(hours(1), hours(30))}, kNow, kDay), Leftover::kAbandoned);
