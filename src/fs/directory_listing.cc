@@ -393,14 +393,23 @@ DirectoryEntry DirectoryListing::entry_of(const NodeTable::Lock& lock, const Lis
         return entry;
     }
     NodePtr node = present;
-    const bool newer = is_newer(lock, node, page_asked_);
-    if (!newer) {
-        node = listed.is_directory ? lookups_.found_directory(lock, directory_, listed.name,
-                                                              node != nullptr && node->has_marker, page_asked_)
-                                   : lookups_.found_file(lock, directory_, listed.name, listed.version, page_asked_);
+    // Of what was found only here no page says anything.
+    const bool newer = listed.key.empty() || is_newer(lock, node, page_asked_);
+    // Its size is no other because it could not be asked for now: a reader may have it open. It was known, where what
+    // the node has of it was ever looked at.
+    const bool is_known_here = !listed.is_directory && node != nullptr && node->committed &&
+                               node->checked != SteadyTime{} && !listed.version.etag.empty() &&
+                               is_same_version(*node->committed, listed.version);
+    const bool is_known = listed.is_directory ? directories_known_ : listed.content_is_known || is_known_here;
+    if (!newer && listed.is_directory) {
+        node =
+            lookups_.found_directory(lock, directory_, listed.name, node != nullptr && node->has_marker, page_asked_);
+    } else if (!newer) {
+        const ObjectVersion version = !listed.content_is_known && is_known_here ? *node->committed : listed.version;
+        node = lookups_.found_file(lock, directory_, listed.name, version, page_asked_);
     }
     entry.entry = state_.entry(lock, *node);
-    if (!newer && !(listed.is_directory ? directories_known_ : listed.content_is_known)) {
+    if (!newer && !is_known) {
         // A caller that needs it asks for it.
         node->checked = SteadyTime{};
         entry.entry.valid_for = entry.entry.attributes.valid_for = Milliseconds(0);

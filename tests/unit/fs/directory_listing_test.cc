@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <future>
+#include <map>
 
 #include "directory_rename_fixture.h"
 
@@ -122,6 +123,35 @@ TEST_F(DirectoryListingTest, ShowsWhatItsPageSaysAndNotWhatWasKnownBefore) {
         next = more->back().next_offset;
     }
     EXPECT_EQ(size, 6U);
+    fs->release_directory(handle);
+}
+
+TEST_F(DirectoryListingTest, ShowsTheSizeOfWhatIsSavedBehindItsPage) {
+    fill("p/old/");
+    const NodeId old = lookup("old")->node;
+    const HandleId writing = create("aaa", O_WRONLY, old)->opened.handle;
+    ASSERT_TRUE(write(writing, 0, "content"));
+    const HandleId handle = open_directory("old");
+    const Entries first = read_some(handle, kFirstName, 10);
+    ASSERT_TRUE(first);
+    clock.advance(Milliseconds(10));
+    ASSERT_TRUE(close(writing));
+    clock.advance(Milliseconds(10));
+    std::map<std::string, std::uint64_t> sizes;
+    for (std::uint64_t next = first->back().next_offset;;) {
+        const Entries more = answer<std::vector<DirectoryEntry>>(
+            [&](auto reply) { fs->read_directory(handle, next, 100, true, reply); });
+        ASSERT_TRUE(more);
+        if (more->empty()) {
+            break;
+        }
+        for (const DirectoryEntry& entry : *more) {
+            sizes[entry.name] = entry.entry.attributes.size;
+        }
+        next = more->back().next_offset;
+    }
+    EXPECT_EQ(sizes.at("aaa"), 7U);
+    EXPECT_EQ(lookup("aaa", old)->attributes.size, 7U);
     fs->release_directory(handle);
 }
 
