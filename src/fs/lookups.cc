@@ -340,9 +340,11 @@ NodePtr Lookups::found_file(const NodeTable::Lock& lock, const NodePtr& parent, 
         node = state_.nodes.link_new(lock, parent, name, version.type);
     }
     if (node->writer == nullptr) {
-        if (node->committed && node->committed->stored_size != version.stored_size) {
-            // Another version, with the ETag of the one before.
+        if (node->committed &&
+            (node->committed->stored_size != version.stored_size || node->committed->size != version.size)) {
+            // Another version with the ETag of the one before, or the metadata that describes it has changed.
             node->forget_pages();
+            node->reader = nullptr;
         }
         node->committed = version;
     }

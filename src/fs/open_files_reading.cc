@@ -423,8 +423,9 @@ void OpenFiles::reader_opened(const OpenRequestPtr& request, Result<std::shared_
                          : Result<OpenedFile>(add_handle(lock, *request, nullptr, *reader));
         } else if (node->committed && !node->committed->etag.empty() &&
                    node->committed->etag == (*reader)->object().etag && !std::exchange(request->is_read_anew, true)) {
-            // A version has one size: the node's, or the reader's, came damaged.
+            // A version has one size: the node's, or the reader's, came damaged; or its metadata has changed.
             node->reader = nullptr;
+            node->forget_pages();
             ask_again = is_damaged = true;
         } else if (node->linked && node->writer != nullptr && node->is_live_log && node->writer->may_have_committed() &&
                    !std::exchange(request->is_settled, true)) {

@@ -137,5 +137,43 @@ TEST_F(DamagedSizes, OfAReaderAreReadAnewInALargeTable) {
     EXPECT_EQ(getattr(node)->size, kLarge);
 }
 
+// It would see the end of the file there.
+TEST_F(DamagedSizes, OfAReaderStayWhereAListCannotAskForThem) {
+    put_container("p/parts", std::nullopt);
+    const NodeId node = lookup("parts")->node;
+    ASSERT_TRUE(open(node, O_RDONLY));
+    // More than are remembered.
+    for (int other = 0; other <= 100'000; ++other) {
+        const std::string name = "z" + std::to_string(other);
+        store.put_object("p/" + name, "x");
+        ASSERT_TRUE(lookup(name));
+    }
+    store.inject({Operation::kGet, "p/parts", store_error(EACCES, "AccessDenied", 403), 0, 100, false});
+    const HandleId root = *answer<HandleId>([&](auto reply) { fs->open_directory(kRootNode, reply); });
+    const auto entries =
+        answer<std::vector<DirectoryEntry>>([&](auto reply) { fs->read_directory(root, 2, 7, true, reply); });
+    fs->release_directory(root);
+    ASSERT_TRUE(entries);
+    EXPECT_EQ(entries->front().entry.attributes.size, kSize);
+    EXPECT_EQ(getattr(node)->size, kSize);
+}
+
+// As a copy that has lost it, and then gets it back in its place: with the same ETag.
+TEST_F(DamagedSizes, NoPageIsKeptOfAFileThatWasDescribedInAnotherWay) {
+    store.make_etags_of_content();
+    put_container("p/put", kSize);
+    const std::string content = store.content("p/put");
+    store.put_object("p/put", content);
+    const NodeId node = lookup("put")->node;
+    const Result<OpenedFile> plain = open(node, O_RDONLY);
+    ASSERT_TRUE(plain && read(plain->handle));
+    ASSERT_TRUE(release(plain->handle));
+    EXPECT_TRUE(open(node, O_RDONLY)->keep_cache);
+    put_container("p/put", kSize);
+    clock.advance(Milliseconds(60'000));
+    ASSERT_EQ(lookup("put")->attributes.size, kSize);
+    EXPECT_FALSE(open(lookup("put")->node, O_RDONLY)->keep_cache);
+}
+
 }  // namespace
 }  // namespace ckptfs::fs
