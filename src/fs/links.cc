@@ -43,6 +43,7 @@ Result<Entry> Links::link_now(NodeId id, NodeId new_parent, const std::string& n
     if (!copy) {
         return failure(copy.error());
     }
+    state_.leftovers.forget(new_key);
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         if (const Result<NodePtr> parent = state_.directory(lock, new_parent)) {

@@ -181,6 +181,7 @@ Status Renames::rename_file(const Move& move) {
     if (!copied) {
         return failure(copied.error());
     }
+    state_.leftovers.forget(move.new_key);
     note_new_place(move.node, move.new_parent, move.new_name, *copied);
     Status removed = remove_version(state_.env.store, {move.old_key, copied->source_etag});
     if (removed) {

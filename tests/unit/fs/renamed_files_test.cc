@@ -68,5 +68,29 @@ TEST_F(RenamedFiles, AreLookedAtAfterwardsWhereTheirCopiesHaveOtherETags) {
     EXPECT_EQ(read_back("f"), "text");
 }
 
+// With the bytes of the version that a rename had left there.
+TEST_F(RenamedFiles, AreNotTakenForWhatAnEarlierRenameLeftUnderTheirName) {
+    store.make_etags_of_content();
+    for (const bool is_linked : {false, true}) {
+        const NodeId node = save("a", "first");
+        const HandleId writing = open(node, O_WRONLY | O_TRUNC)->handle;
+        ASSERT_TRUE(write(writing, 0, "second"));
+        store.inject({Operation::kRemove, "p/a", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+        EXPECT_EQ(errno_of(rename("a", "b")), EACCES);
+        ASSERT_TRUE(close(writing));
+        ASSERT_EQ(store.content("p/b"), "second");
+        const NodeId anew = save("x.tmp", "first");
+        if (is_linked) {
+            ASSERT_TRUE(unlink("a"));
+            ASSERT_TRUE(answer<Entry>([&](auto reply) { fs->link(anew, kRootNode, "a", {kProcess}, reply); }));
+        } else {
+            ASSERT_TRUE(rename("x.tmp", "a"));
+        }
+        EXPECT_TRUE(rename("a", "b"));
+        EXPECT_EQ(store.content("p/b"), "first");
+        EXPECT_FALSE(store.exists("p/a"));
+    }
+}
+
 }  // namespace
 }  // namespace ckptfs::fs
