@@ -54,7 +54,7 @@ void KernelNotifier::enqueue(Notice notice) {
     Notice dropped;
     {
         const MutexLock lock(mutex_);
-        if (closed_) {
+        if (closed_ || is_queued(notice)) {
             return;
         }
         if (queue_.size() == kMaxQueued) {
@@ -64,11 +64,14 @@ void KernelNotifier::enqueue(Notice notice) {
                                       [](const Notice& queued) { return queued.what == What::kEntry; });
             least =
                 least != queue_.end() ? least : std::find_if(queue_.begin(), queue_.end(), [](const Notice& queued) {
-                    return queued.of_inode.held == nullptr;
+                    return queued.of_inode.held == nullptr && !queued.of_inode.is_due;
                 });
-            if (least == queue_.end() && notice.of_inode.held == nullptr) {
+            if (least == queue_.end() && notice.of_inode.held == nullptr && !notice.of_inode.is_due) {
                 return;
             }
+            least = least != queue_.end() ? least
+                                          : std::find_if(queue_.begin(), queue_.end(),
+                                                         [](const Notice& queued) { return !queued.of_inode.is_due; });
             least = least == queue_.end() ? queue_.begin() : least;
             dropped = std::move(*least);
             queue_.erase(least);
@@ -77,6 +80,17 @@ void KernelNotifier::enqueue(Notice notice) {
         start_thread_if_needed();
     }
     changed_.notify_all();
+}
+
+// Each of many writes may ask for the same.
+bool KernelNotifier::is_queued(const Notice& notice) const {
+    const auto is_plain = [](const Notice& each) {
+        const InodeNotice& inode = each.of_inode;
+        return each.what == What::kInode && inode.held == nullptr && !inode.is_due && !inode.done;
+    };
+    return is_plain(notice) && std::any_of(queue_.begin(), queue_.end(), [&](const Notice& queued) {
+               return is_plain(queued) && queued.node == notice.node && queued.of_inode.from <= notice.of_inode.from;
+           });
 }
 
 // One more than wait in the kernel.

@@ -69,6 +69,7 @@ private:
     void enqueue(Notice notice);
     // Of those for nodes that no thread is working on: the oldest that an answer waits for, or else the oldest.
     std::optional<Notice> next() REQUIRES(mutex_);
+    [[nodiscard]] bool is_queued(const Notice& notice) const REQUIRES(mutex_);
     void start_thread_if_needed() REQUIRES(mutex_);
     void run();
     static void deliver(Sink& sink, const Notice& notice);

@@ -149,6 +149,36 @@ TEST(KernelNotifier, DropsTheOldestWhenFull) {
     notifier.disconnect();
 }
 
+// As each of many small writes asks for.
+TEST(KernelNotifier, TheSameAgainDropsNothingElse) {
+    RecordingSink sink;
+    KernelNotifier notifier;
+    notifier.invalidate_inode(7);
+    notifier.invalidate_inode(8, {.is_due = [] { return true; }});
+    for (std::size_t i = 0; i < KernelNotifier::kMaxQueued; ++i) {
+        notifier.invalidate_inode(9, {.from = 4096});
+    }
+    notifier.invalidate_inode(9);
+    notifier.connect(sink);
+    auto seen = sink.wait_for(4);
+    std::sort(seen.begin(), seen.end());
+    EXPECT_EQ(seen, (std::vector<std::string>{"7", "8", "9", "9 from 4096"}));
+    notifier.disconnect();
+}
+
+TEST(KernelNotifier, DropsNoneThatIsGivenNoSecondTime) {
+    RecordingSink sink;
+    KernelNotifier notifier;
+    notifier.invalidate_inode(7, {.is_due = [] { return true; }});
+    for (std::size_t i = 0; i < KernelNotifier::kMaxQueued; ++i) {
+        notifier.invalidate_inode(i + 8);
+    }
+    notifier.connect(sink);
+    const auto seen = sink.wait_for(KernelNotifier::kMaxQueued);
+    EXPECT_NE(std::find(seen.begin(), seen.end(), "7"), seen.end());
+    notifier.disconnect();
+}
+
 TEST(KernelNotifier, DisconnectWaitsForTheNoticeUnderWay) {
     RecordingSink sink;
     std::promise<void> proceed;
