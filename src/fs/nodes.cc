@@ -331,6 +331,8 @@ void NodeTable::drop_if_unused(const Lock& lock, const NodePtr& node) {
     if (!disown(*node)) {
         return;
     }
+    // What still holds it, as an open whose caller was killed, does not take the name from a later one.
+    node->linked = false;
     forgotten_change_ = std::max(forgotten_change_, node->directory().names_changed);
     const NodePtr parent = node->parent;
     forget_child(*parent, *node);

@@ -271,5 +271,28 @@ TEST_F(HeldOpen, ARenameThatIsRefusedWhileAWriterIsBeingKilledLeavesItItsName) {
     EXPECT_FALSE(store.exists("p/g"));
 }
 
+// Its caller was killed, and the kernel has forgotten the file since.
+TEST_F(FileSystemTest, AnOpenThatNobodyWaitsForTakesNoNameFromAWriter) {
+    store.put_object("p/f", "one");
+    const NodeId forgotten = lookup("f")->node;
+    store.hold(Operation::kGet);
+    std::promise<Result<OpenedFile>> answered;
+    fs->open(forgotten, O_RDONLY, Caller{kProcess, 0, 0},
+             [&answered](Result<OpenedFile> opened) { answered.set_value(std::move(opened)); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kGet, 1));
+    fs->forget(forgotten, 1);
+    const NodeId node = lookup("f")->node;
+    ASSERT_NE(node, forgotten);
+    const HandleId writing = open(node, O_WRONLY | O_TRUNC)->handle;
+    ASSERT_TRUE(write(writing, 0, "second"));
+    store.put_object("p/f", "of another mount");
+    store.release(Operation::kGet);
+    static_cast<void>(answered.get_future().get());
+    EXPECT_EQ(lookup("f")->node, node);
+    EXPECT_TRUE(rename("f", "g"));
+    EXPECT_TRUE(close(writing));
+    EXPECT_EQ(store.content("p/g"), "second");
+}
+
 }  // namespace
 }  // namespace ckptfs::fs
