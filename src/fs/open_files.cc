@@ -139,9 +139,10 @@ Result<CreatedFile> OpenFiles::make_file(const NodeTable::Lock& lock, OpenReques
     request.node->checked = state_.env.clock.now();
     const std::string key = state_.key(lock, *request.node);
     CreatedFile file;
-    file.opened = add_handle(lock, request, state_.make_writer(key, request.flags, std::nullopt), nullptr);
+    HandlePtr handle;
+    file.opened = add_handle(lock, request, state_.make_writer(key, request.flags, std::nullopt), nullptr, &handle);
     request.node->version->fate.made(request.opener);
-    handles_.find(file.opened.handle)->has_only_truncated = (request.flags & O_TRUNC) != 0;
+    handle->has_only_truncated = (request.flags & O_TRUNC) != 0;
     file.entry = state_.entry(lock, *request.node);
     return file;
 }
@@ -234,7 +235,8 @@ void OpenFiles::open(NodeId id, int asked_flags, Caller caller, Reply<OpenedFile
 }
 
 OpenedFile OpenFiles::add_handle(const NodeTable::Lock& lock, const OpenRequest& request,
-                                 std::shared_ptr<FileWriter> writer, const std::shared_ptr<FileReader>& reader) {
+                                 std::shared_ptr<FileWriter> writer, const std::shared_ptr<FileReader>& reader,
+                                 HandlePtr* added) {
     const NodePtr& node = request.node;
     auto handle = std::make_shared<Handle>(reader, request.pace);
     handle->flags = request.flags;
@@ -295,6 +297,9 @@ OpenedFile OpenFiles::add_handle(const NodeTable::Lock& lock, const OpenRequest&
     }
     handle->is_cached = handle->writer == nullptr && !opened.direct_io;
     node->cached_handles += handle->is_cached ? 1 : 0;
+    if (added != nullptr) {
+        *added = handle;
+    }
     opened.handle = handles_.add(std::move(handle));
     return opened;
 }
@@ -314,8 +319,8 @@ void OpenFiles::disown(HandleId id) {
 // Another mount has replaced what is being written here: the name stays with the writer, which is yet to publish.
 OpenedFile OpenFiles::add_handle_on_other_version(const NodeTable::Lock& lock, const OpenRequest& request,
                                                   const std::shared_ptr<FileReader>& reader) {
-    OpenedFile opened = add_handle(lock, request, nullptr, nullptr);
-    const HandlePtr handle = handles_.find(opened.handle);
+    HandlePtr handle;
+    OpenedFile opened = add_handle(lock, request, nullptr, nullptr, &handle);
     handle->changing = nullptr;
     handle->is_of_another_mount = handle->has_read = true;
     ++request.node->readers;

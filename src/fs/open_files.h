@@ -180,8 +180,9 @@ private:
         REQUIRES(node_table);
     [[nodiscard]] bool opens_later(const NodeTable::Lock& lock, NodeId id, int flags, const Caller& caller,
                                    const Reply<OpenedFile>& reply) REQUIRES(node_table);
+    // `added`: by its number alone it may not be found any more, where the mount ends.
     OpenedFile add_handle(const NodeTable::Lock& lock, const OpenRequest& request, std::shared_ptr<FileWriter> writer,
-                          const std::shared_ptr<FileReader>& reader) REQUIRES(node_table);
+                          const std::shared_ptr<FileReader>& reader, HandlePtr* added = nullptr) REQUIRES(node_table);
     OpenedFile add_handle_on_other_version(const NodeTable::Lock& lock, const OpenRequest& request,
                                            const std::shared_ptr<FileReader>& reader) REQUIRES(node_table);
     [[nodiscard]] bool wants_direct_io(int flags) const;
@@ -220,7 +221,8 @@ private:
     // `renamed`: the name that got another node.
     Result<OpenedFile> open_truncated(const NodeTable::Lock& lock, OpenRequest& request, bool keeps_node,
                                       std::optional<NameInDirectory>& renamed) REQUIRES(node_table);
-    OpenedFile join_truncated(const NodeTable::Lock& lock, const OpenRequest& request) REQUIRES(node_table);
+    OpenedFile join_truncated(const NodeTable::Lock& lock, const OpenRequest& request, HandlePtr* joined = nullptr)
+        REQUIRES(node_table);
     // Of a file that others have open: what is there is empty, so that nothing of theirs is lost.
     [[nodiscard]] static bool keeps_its_node(const Node& node) REQUIRES(node_table);
     [[nodiscard]] bool is_lock_file(const NodePtr& node);

@@ -79,14 +79,15 @@ Result<HandlePtr> OpenFiles::open_what_has_the_name(const NodeTable::Lock& lock,
     }
     request.node = named;
     const bool is_only_appended = writer == named->writer && is_only_truncated(*named);
-    const HandleId id = add_handle(lock, request, std::move(writer), nullptr).handle;
+    HandlePtr opened;
+    const HandleId id = add_handle(lock, request, std::move(writer), nullptr, &opened).handle;
     if (is_only_appended) {
         // The death of who truncated it takes nothing of this back.
         named->version->fate.truncated_again(earlier.opener);
         named->only_appended = true;
         live_logs_.opened(lock, *named);
     }
-    HandlePtr opened = handles_.remove(id);
+    static_cast<void>(handles_.remove(id));
     opened->inode = earlier.inode;
     opened->has_earlier_inode = true;
     node->shares_inode = named->shares_inode = true;

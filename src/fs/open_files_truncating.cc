@@ -143,9 +143,10 @@ Result<OpenedFile> OpenFiles::open_truncated(const NodeTable::Lock& lock, OpenRe
         return join_truncated(lock, request);
     }
     if (request.is_of_lock_file.value_or(false) && may_be_lock_file(lock, *node)) {
-        const OpenedFile opened = join_truncated(lock, request);
+        HandlePtr handle;
+        const OpenedFile opened = join_truncated(lock, request, &handle);
         // What is there is not what it writes, also where others have only appended.
-        node->version->joins(handles_.find(opened.handle)->truncated_at - 1);
+        node->version->joins(handle->truncated_at - 1);
         return opened;
     }
     if (request.is_second_try && node->cached_handles > 0) {
@@ -175,7 +176,7 @@ Result<OpenedFile> OpenFiles::open_truncated(const NodeTable::Lock& lock, OpenRe
     return give_new_node(lock, node, node->committed.value_or(ObjectVersion{}), nullptr, expectation(request));
 }
 
-OpenedFile OpenFiles::join_truncated(const NodeTable::Lock& lock, const OpenRequest& request) {
+OpenedFile OpenFiles::join_truncated(const NodeTable::Lock& lock, const OpenRequest& request, HandlePtr* joined) {
     const NodePtr& node = request.node;
     std::shared_ptr<FileWriter> writer = node->writer;
     const bool is_joined = writer != nullptr;
@@ -189,9 +190,12 @@ OpenedFile OpenFiles::join_truncated(const NodeTable::Lock& lock, const OpenRequ
         }
         writer = state_.make_writer(state_.key(lock, *node), request.flags, std::nullopt);
     }
-    const OpenedFile answer = add_handle(lock, request, std::move(writer), nullptr);
-    const HandlePtr opened = handles_.find(answer.handle);
+    HandlePtr opened;
+    const OpenedFile answer = add_handle(lock, request, std::move(writer), nullptr, &opened);
     opened->has_only_truncated = true;
+    if (joined != nullptr) {
+        *joined = opened;
+    }
     if (!is_joined) {
         node->version->fate.made(request.opener);
         note_believed_version(lock, *node);
