@@ -304,8 +304,8 @@ bool Directories::is_gone(const Unlink& unlink) {
         }
         key = state_.key(lock, *unlink.parent) + unlink.name;
     }
-    const Result<std::string> there = current_etag(state_.env.store, key);
-    return there && there->empty();
+    const Result<std::optional<std::string>> there = current_etag(state_.env.store, key);
+    return there && !*there;
 }
 
 Status Directories::unlink_now(const Unlink& unlink) {

@@ -14,6 +14,7 @@
 #include "base/uuid.h"
 #include "ckptfs/log.h"
 #include "fs/copy_ranges.h"
+#include "fs/pinned_removal.h"
 
 namespace ckptfs::fs {
 
@@ -280,13 +281,25 @@ Result<Copied> copy_large(ObjectStore& store, const ObjectInfo& source, const st
 
 Result<Copied> copy_latest(ObjectStore& store, const std::string& source, const std::string& destination,
                            const CopyOptions& options) {
-    const auto info = wait_for<ObjectInfo>([&](auto done) { store.head(source, done); });
+    auto info = wait_for<ObjectInfo>([&](auto done) { store.head(source, done); });
+    if (info && info->etag.empty()) {
+        // Without it neither the copy nor the removal of the source would be that of one version.
+        Result<std::string> etag = listed_etag(store, source);
+        if (!etag) {
+            return failure(std::move(etag.error()));
+        }
+        info->etag = std::move(*etag);
+    }
     if (!info) {
         return failure(info.error());
     }
     Result<Copied> copied = copy_in_parts(info->size) ? copy_large(store, *info, destination, options)
                                                       : copy_by_request(store, *info, destination, options);
-    if (copied && options.files != nullptr) {
+    // By one request, of a store that passes its condition over, it may be the copy of another version; which then has
+    // not the write ID that is known here, unless it was given that by this request.
+    const bool is_sure = copied && (copy_in_parts(info->size) || copied->copy.etag == info->etag ||
+                                    (copied->write_id.empty() && !write_id_of(*info).empty()));
+    if (is_sure && options.files != nullptr) {
         ObjectInfo copy = *info;
         copy.key = destination;
         copy.etag = copied->copy.etag;

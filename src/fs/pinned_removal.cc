@@ -17,12 +17,28 @@ bool is_another_version(const Status& removed) {
 
 }  // namespace
 
-Result<std::string> current_etag(ObjectStore& store, const std::string& key) {
+Result<std::optional<std::string>> current_etag(ObjectStore& store, const std::string& key) {
     const Result<ObjectInfo> object = wait_for<ObjectInfo>([&](auto done) { store.head(key, done); });
-    if (object) {
-        return object->etag;
+    if (!object && object.error().errno_value == ENOENT) {
+        return std::optional<std::string>();
     }
-    return object.error().errno_value == ENOENT ? Result<std::string>(std::string()) : failure(object.error());
+    if (!object) {
+        return failure(object.error());
+    }
+    return object->etag.empty() ? listed_etag(store, key).map([](std::string etag) { return std::optional(etag); })
+                                : Result<std::optional<std::string>>(object->etag);
+}
+
+Result<std::string> listed_etag(ObjectStore& store, const std::string& key) {
+    ListRequest request;
+    request.prefix = key;
+    request.max_keys = 1;
+    const Result<ListResponse> listed = wait_for<ListResponse>([&](auto done) { store.list(request, done); });
+    if (!listed) {
+        return failure(listed.error());
+    }
+    const bool is_there = !listed->objects.empty() && listed->objects.front().key == key;
+    return is_there ? listed->objects.front().etag : std::string();
 }
 
 Status remove_version(ObjectStore& store, const RemoveRequest& version) {
@@ -30,14 +46,14 @@ Status remove_version(ObjectStore& store, const RemoveRequest& version) {
     if (!is_another_version(removed)) {
         return removed;
     }
-    const Result<std::string> current = current_etag(store, version.key);
+    const Result<std::optional<std::string>> current = current_etag(store, version.key);
     if (!current) {
         return failure(current.error());
     }
-    if (*current != version.if_match) {
+    if (!*current || **current != version.if_match) {
         return {};
     }
-    // A store that refuses the ETag it shows itself is asked without.
+    // A store that refuses an ETag that only its lists show is asked without.
     RemoveRequest what_is_there = version;
     what_is_there.if_match.clear();
     return remove_pinned(store, what_is_there);
@@ -50,14 +66,15 @@ Status remove_current(ObjectStore& store, const std::string& key, const std::str
             return removed;
         }
     }
-    const Result<std::string> current = current_etag(store, key);
+    const Result<std::optional<std::string>> current = current_etag(store, key);
     if (!current) {
         return failure(current.error());
     }
-    if (current->empty()) {
+    if (!*current) {
         return {};
     }
-    return *current == known ? remove_pinned(store, key) : remove_version(store, {key, *current});
+    const bool is_named = !(*current)->empty() && **current != known;
+    return is_named ? remove_version(store, {key, **current}) : remove_pinned(store, key);
 }
 
 }  // namespace ckptfs::fs

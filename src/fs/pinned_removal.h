@@ -4,14 +4,17 @@
 // Stores that ignore conditional deletes remove what is there. Threads: blocks; for the blocking executor.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "ckptfs/object_store.h"
 
 namespace ckptfs::fs {
 
-// Of what is there; empty for none.
-Result<std::string> current_etag(ObjectStore& store, const std::string& key);
+// Of what is there. Empty where the store tells it nowhere, not in its lists either, as some tell it there alone.
+Result<std::optional<std::string>> current_etag(ObjectStore& store, const std::string& key);
+// As a list shows it; empty also where it does not show the key.
+Result<std::string> listed_etag(ObjectStore& store, const std::string& key);
 
 // Removes only this version; success also where another one is there, or none.
 Status remove_version(ObjectStore& store, const RemoveRequest& version);

@@ -328,11 +328,11 @@ Result<bool> Renames::remove_if_left_over(const Move& move) {
     if (!left) {
         return false;
     }
-    const Result<std::string> there = current_etag(state_.env.store, move.new_key);
+    const Result<std::optional<std::string>> there = current_etag(state_.env.store, move.new_key);
     if (!there) {
         return failure(there.error());
     }
-    if (there->empty() || *there != left->published) {
+    if (!*there || **there != left->published) {
         state_.leftovers.forget(move.old_key);
         return false;
     }

@@ -221,7 +221,7 @@ bool CommitOperation::is_damaged(const ObjectInfo& object) const {
     if (!damage_) {
         return false;
     }
-    if (damaged_etag_.empty()) {
+    if (damaged_etag_.empty() || object.etag.empty()) {
         return is_ours(object);
     }
     return is_same_version(object.etag, damaged_etag_) && (write_id_.empty() || is_ours(object));

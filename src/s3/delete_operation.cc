@@ -308,7 +308,14 @@ private:
             look_and_send();
             return;
         }
-        if (outcome && !request_.if_match.empty() && sender_->habits().took(kPinnedDelete, sent)) {
+        if (!outcome && sent == SentCondition::kAsInS3 && is_condition_failed(outcome.error()) &&
+            !is_gone(outcome.error())) {
+            // There are stores that refuse the ETag they show themselves.
+            was_refused_ = true;
+            look_and_send();
+            return;
+        }
+        if (outcome && !was_refused_ && !request_.if_match.empty() && sender_->habits().took(kPinnedDelete, sent)) {
             log_warning(
                 "the store rejects If-Match on DeleteObject: checking the version with HEAD before instead; what "
                 "another mount writes in between is removed as well");
@@ -324,12 +331,13 @@ private:
     void look(std::function<void()> is_there) {
         head_object(sender_, request_.key, retry_,
                     [self = shared_from_this(), is_there = std::move(is_there)](Result<ObjectInfo> object) {
-                        if (!object) {
-                            const bool gone = object.error().errno_value == ENOENT;
-                            self->done_(gone ? Status() : failure(std::move(object.error())));
-                        } else if (is_same_version(object->etag, self->request_.if_match)) {
+                        const bool is_gone_now = !object && object.error().errno_value == ENOENT;
+                        if (is_gone_now || (!object && !self->was_refused_)) {
+                            self->done_(is_gone_now ? Status() : failure(std::move(object.error())));
+                        } else if (object && is_same_version(object->etag, self->request_.if_match)) {
                             is_there();
                         } else {
+                            // Also where it cannot be looked at: the store has said that it is another one.
                             Error error =
                                 condition_failed("DeleteObject", self->sender_->bucket(), self->request_.key, ESTALE);
                             error.outcome_unknown = self->retry_->outcome_unknown;
@@ -342,6 +350,8 @@ private:
     const RemoveRequest request_;
     const StoreDone<void> done_;
     const std::shared_ptr<RetryState> retry_ = std::make_shared<RetryState>();
+    // Its ETag was, although the store may take others.
+    bool was_refused_ = false;
 };
 
 }  // namespace

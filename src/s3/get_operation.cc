@@ -175,7 +175,8 @@ bool GetOperation::is_another_version(const ObjectInfo& answered) const {
 
 // A time to the second, which two versions of one size may share, is all that such a store says.
 bool GetOperation::is_unidentified() const {
-    return answered_etag_.empty() && !request_.if_match.empty() && request_.if_modified == WallTime{};
+    const bool are_times_told = request_.if_modified != WallTime{} && response_->object.last_modified != WallTime{};
+    return answered_etag_.empty() && !request_.if_match.empty() && !are_times_told;
 }
 
 Status GetOperation::take_resumed_head(const HttpResponse& head) {
@@ -253,8 +254,13 @@ void GetOperation::finish(Result<HttpResponse> outcome) {
 void GetOperation::identify() {
     head_object(sender_, request_.key, retry_, [self = shared_from_this()](const Result<ObjectInfo>& object) {
         const ObjectInfo& answered = self->response_->object;
-        const bool same = object && (object->etag.empty() || object->etag == self->request_.if_match) &&
-                          object->size == answered.size && object->last_modified == answered.last_modified;
+        // Of the time that neither tells nothing follows.
+        const WallTime told =
+            answered.last_modified != WallTime{} ? answered.last_modified : self->request_.if_modified;
+        const bool same_time = object && (object->last_modified == told || told == WallTime{} ||
+                                          (object->last_modified == WallTime{} && !object->etag.empty()));
+        const bool same = same_time && (object->etag.empty() || object->etag == self->request_.if_match) &&
+                          object->size == answered.size;
         if (same) {
             self->done_(std::move(*self->response_));
         } else if (object || object.error().errno_value == ENOENT) {

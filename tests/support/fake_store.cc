@@ -156,15 +156,16 @@ void FakeStore::head(std::string key, StoreDone<ObjectInfo> done) {
     perform<ObjectInfo>(
         Operation::kHead, key,
         [this, key]() -> Result<ObjectInfo> {
-            return find(key, "").map([this](const Object* object) {
-                ObjectInfo info = object->info;
-                if (describes_to_the_second_) {
-                    info.last_modified = std::chrono::floor<std::chrono::seconds>(info.last_modified);
-                }
-                return info;
-            });
+            return find(key, "").map([this](const Object* object) { return described(object->info); });
         },
         std::move(done));
+}
+
+ObjectInfo FakeStore::described(ObjectInfo info) const {
+    const WallTime second = std::chrono::floor<std::chrono::seconds>(info.last_modified);
+    info.last_modified = describes_to_the_second_ ? second : info.last_modified;
+    info.etag = describes_etags_ ? info.etag : "";
+    return info;
 }
 
 void FakeStore::get(GetRequest request, StoreDone<GetResponse> done) {
@@ -178,7 +179,7 @@ void FakeStore::get(GetRequest request, StoreDone<GetResponse> done) {
             return;
         }
         GetResponse response;
-        response.object = (*found)->info;
+        response.object = described((*found)->info);
         response.request_id = "FAKE";
         response.answered_at = now();
         const std::shared_ptr<const std::string> content = (*found)->content;
@@ -441,10 +442,9 @@ Result<PutResponse> FakeStore::complete_now(const CompleteRequest& request) {
     if (request.parts.empty()) {
         return refused(EIO, "MalformedXML", 400);
     }
-    const CreateUploadRequest created = upload->second.request;
+    const CreateUploadRequest made = upload->second.request;
     uploads_.erase(upload);
-    return store_object(created.key, std::move(content), created.metadata, created.content_type,
-                        created.content_encoding);
+    return store_object(made.key, std::move(content), made.metadata, made.content_type, made.content_encoding);
 }
 
 void FakeStore::complete_upload(CompleteRequest request, StoreDone<PutResponse> done) {
@@ -471,8 +471,8 @@ void FakeStore::list_uploads(std::string prefix, StoreDone<std::vector<OpenUploa
             std::vector<OpenUpload> open;
             for (const auto& [id, upload] : uploads_) {
                 if (upload.request.key.starts_with(prefix)) {
-                    open.push_back(OpenUpload{UploadId{upload.request.key, id},
-                                              tells_upload_times_ ? upload.initiated : WallTime{}});
+                    const WallTime initiated = tells_upload_times_ ? upload.initiated : WallTime{};
+                    open.push_back(OpenUpload{UploadId{upload.request.key, id}, initiated});
                 }
             }
             return open;

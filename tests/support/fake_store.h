@@ -103,6 +103,8 @@ public:
     void ignore_delete_conditions();
     // As on stores whose lists of uploads lack Initiated.
     void tell_no_upload_times() { tells_upload_times_ = false; }
+    // As on stores that tell ETags in lists alone.
+    void describe_without_etags() { describes_etags_ = false; }
     // As in Last-Modified; lists tell fractions.
     void describe_to_the_second() { describes_to_the_second_ = true; }
     // Names on one page of a list, at most.
@@ -162,6 +164,8 @@ private:
     Result<const Object*> find(const std::string& key, const std::string& if_match) const;
     Status remove_now(RemoveRequest request);
     std::string next_etag();
+    // As HEAD and GET tell.
+    [[nodiscard]] ObjectInfo described(ObjectInfo info) const;
     [[nodiscard]] WallTime now() const { return std::chrono::system_clock::now() + clock_offset_; }
 
     const std::uint64_t minimum_part_size_;
@@ -187,6 +191,7 @@ private:
     std::atomic<int> page_size_ = 1000;
     std::atomic<bool> tells_upload_times_ = true;
     std::atomic<bool> describes_to_the_second_ = false;
+    std::atomic<bool> describes_etags_ = true;
     Milliseconds clock_offset_{0};
     Milliseconds objects_ahead_{0};
 

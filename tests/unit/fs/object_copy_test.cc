@@ -52,6 +52,15 @@ TEST_F(ObjectCopyTest, OneWhoseUploadAnotherClientEndsIsBegunAnew) {
     EXPECT_EQ(store_.open_uploads(), 0);
 }
 
+// Else neither the copy nor the removal of its source that follows would be that of one version.
+TEST_F(ObjectCopyTest, IsOfAVersionThatAListTellsWhereADescriptionDoesNot) {
+    store_.describe_without_etags();
+    const Result<Copied> result = copy();
+    ASSERT_TRUE(result) << result.error().message;
+    EXPECT_EQ(result->source_etag, store_.info("p/old").etag);
+    EXPECT_NE(result->source_etag, "");
+}
+
 TEST_F(ObjectCopyTest, OneWhoseUploadsAreEndedAgainAndAgainFails) {
     refuse_parts("NoSuchUpload");
     const Result<Copied> result = copy();

@@ -68,6 +68,22 @@ TEST_F(RenamedFiles, AreLookedAtAfterwardsWhereTheirCopiesHaveOtherETags) {
     EXPECT_EQ(read_back("f"), "text");
 }
 
+TEST_F(RenamedFiles, AndRemovedOnesAreGoneWhereOnlyListsTellETags) {
+    store.describe_without_etags();
+    for (const char* name : {"f", "g"}) {
+        store.put_object(std::string("p/") + name, "of another mount");
+        ASSERT_TRUE(lookup(name));
+    }
+    EXPECT_TRUE(unlink("f"));
+    EXPECT_FALSE(store.exists("p/f"));
+    // Another mount saves it before it is removed.
+    bool is_pinned = false;
+    store.change_removals([&](RemoveRequest& request) { is_pinned = !request.if_match.empty(); });
+    EXPECT_TRUE(rename("g", "h"));
+    EXPECT_EQ(store.content("p/h"), "of another mount");
+    EXPECT_TRUE(is_pinned);
+}
+
 // With the bytes of the version that a rename had left there.
 TEST_F(RenamedFiles, AreNotTakenForWhatAnEarlierRenameLeftUnderTheirName) {
     store.make_etags_of_content();

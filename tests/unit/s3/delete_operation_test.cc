@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -253,6 +254,47 @@ TEST_F(Deletes, WhereConditionsAreRefusedTheVersionIsLookedAt) {
     EXPECT_TRUE(remove({"a", "\"x\""}).value());
     EXPECT_EQ(asked().size(), 8U);
     EXPECT_EQ(last_header("if-match"), "");
+}
+
+// Answers HEAD with this ETag, and a DELETE that is pinned to it with 412; another takes its answers from `unpinned`.
+ScriptedTransport::Answer refusing_its_own_etag(const std::string& etag, std::function<HttpResponse()> unpinned) {
+    return [etag, unpinned = std::move(unpinned)](const HttpRequest& request) {
+        if (request.method == "HEAD") {
+            return HttpResponse{200, object_headers(etag), ""};
+        }
+        return header_of(request, "if-match").empty() ? unpinned() : refusal(412, "PreconditionFailed");
+    };
+}
+
+TEST_F(Deletes, OfTheVersionWhoseETagIsRefusedIsMadeAfterALook) {
+    transport_.answer_with(refusing_its_own_etag("\"x\"", [] { return HttpResponse{204, {}, ""}; }));
+    for (int times = 1; times <= 4; ++times) {
+        EXPECT_TRUE(remove({"a", "\"x\""}).value());
+        // Of another ETag it says nothing: each is asked with first.
+        EXPECT_EQ(asked().size(), 3U * static_cast<std::size_t>(times));
+    }
+    EXPECT_EQ(remove({"a", "\"y\""}).value().error().errno_value, ESTALE);
+}
+
+// As with credentials that may not look.
+TEST_F(Deletes, OfAVersionWhoseETagIsRefusedFailsAsRefusedWhereItCannotBeLookedAt) {
+    transport_.answer_with([](const HttpRequest& request) {
+        return request.method == "HEAD" ? HttpResponse{403, {}, ""} : refusal(412, "PreconditionFailed");
+    });
+    EXPECT_EQ(remove({"a", "\"x\""}).value().error().errno_value, ESTALE);
+}
+
+TEST_F(Deletes, OfTheVersionWhoseETagIsRefusedLooksBeforeEachAttempt) {
+    std::string etag = "\"x\"";
+    transport_.answer_with([&etag](const HttpRequest& request) {
+        return refusing_its_own_etag(etag, [&etag] {
+            // Another mount saves it before the next one.
+            etag = "\"another\"";
+            return refusal(503, "SlowDown");
+        })(request);
+    });
+    EXPECT_EQ(remove({"a", "\"x\""}).value().error().errno_value, ESTALE);
+    EXPECT_THAT(asked(), ElementsAre("DELETE /a", "HEAD /a", "DELETE /a", "HEAD /a"));
 }
 
 TEST_F(Deletes, WhereConditionsAreRefusedAnotherVersionStays) {

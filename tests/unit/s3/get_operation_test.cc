@@ -43,7 +43,10 @@ public:
         const Attempt attempt = std::move(attempts.front());
         attempts.pop_front();
         HttpResponse response = attempt.head;
-        if (response.status / 100 != 2) {
+        if (request.method == "HEAD") {
+            ++heads;
+            done(std::move(response));
+        } else if (response.status / 100 != 2) {
             response.body = attempt.body;
             done(std::move(response));
         } else if (!request.on_head(response) || !request.on_body(as_bytes(attempt.body))) {
@@ -64,6 +67,7 @@ public:
 
     std::deque<Attempt> attempts;
     std::vector<std::string> ranges;
+    int heads = 0;
     bool last_was_light = false;
 };
 
@@ -163,7 +167,10 @@ TEST_F(Gets, AnotherSizeIsAnotherVersionWhereNothingElseTells) {
             if (has_time) {
                 head.headers.emplace_back("last-modified", "Sat, 01 Jan 2022 00:00:00 GMT");
             }
-            transport_.attempts = {{head, "0123456789"}};
+            // Where nothing at all tells, it is asked for.
+            const HttpResponse described{200, {{"etag", "\"one\""}, {"content-length", "10"}}, ""};
+            transport_.attempts = {{head, "0123456789"}, {described, ""}};
+            transport_.heads = 0;
             got_.clear();
             GetRequest request;
             request.range = ByteRange{0, 10, false};
@@ -172,6 +179,7 @@ TEST_F(Gets, AnotherSizeIsAnotherVersionWhereNothingElseTells) {
             const Result<GetResponse> answer = get(std::move(request));
             EXPECT_EQ(answer ? 0 : answer.error().errno_value, size == 10 ? 0 : ESTALE);
             EXPECT_EQ(got_, size == 10 ? "0123456789" : "");
+            EXPECT_EQ(transport_.heads, size == 10 && !has_time ? 1 : 0);
         }
     }
 }

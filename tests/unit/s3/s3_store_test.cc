@@ -163,6 +163,13 @@ TEST_F(Store, ADamagedObjectWithoutAnETagIsNoSuccessEither) {
     EXPECT_EQ(created.error().errno_value, EIO);
 }
 
+TEST_F(Store, ADamagedObjectIsNoSuccessWhereItIsDescribedWithoutAnETag) {
+    answer_with(damaged_as("\"damaged\""), refusal(412, "PreconditionFailed"), written_as(""));
+    const Result<PutResponse> created = create();
+    ASSERT_FALSE(created);
+    EXPECT_EQ(created.error().errno_value, EIO);
+}
+
 TEST_F(Store, WhatALostAnswerHasPutInThePlaceOfADamagedObjectIsASuccess) {
     answer_with(damaged_as("\"damaged\""), refusal(500, "InternalError"), written_as("\"whole\""));
     const Result<PutResponse> created = create();
