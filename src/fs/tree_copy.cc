@@ -102,9 +102,10 @@ void settle_taken(TreeCopy& tree, const ObjectInfo& source, const std::function<
     });
 }
 
-// As some stores answer a condition that they take for one of the source, or do not know.
+// As some stores answer a condition that they take for one of the source, or do not know. What may pass, as of keys
+// that are throttled, refuses nothing.
 bool may_refuse_condition(const Error& error) {
-    return error.http_status == 304 || error.http_status == 400 || error.http_status == 405;
+    return !error.retryable && (error.http_status == 304 || error.http_status == 400 || error.http_status == 405);
 }
 
 // `replace`: the copy of an earlier version is there. Else, where its directory is hidden, only what another mount has

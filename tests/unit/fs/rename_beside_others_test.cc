@@ -90,6 +90,21 @@ TEST_F(RenameBesideOthers, ASecondCopyOfWhatWasChangedReplacesNothingOfOthers) {
     }
 }
 
+// As where the key that encrypts the copies is throttled: it says nothing of the condition.
+TEST_F(RenameBesideOthers, ARefusalThatMayPassIsNoneOfTheCondition) {
+    HookedStore hooked(store, [&](int) {
+        if (store.exists("p/new/a") && !store.exists("p/new/b")) {
+            save_as("p/new/b", "of another");
+        }
+        return Fate::kPasses;
+    });
+    Error throttled = store_error(EIO, "KMS.ThrottlingException", 400);
+    throttled.retryable = true;
+    store.inject({Operation::kCopy, "p/new/b", throttled, 0, 1, false});
+    EXPECT_FALSE(rename_over(hooked));
+    EXPECT_EQ(store.content("p/new/b"), "of another");
+}
+
 TEST_F(RenameBesideOthers, ASecondCopyOfWhatWasChangedReplacesTheFirst) {
     bool changed = false;
     HookedStore hooked(store, [&](int) {
