@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "disk/disk_cache.h"
 
+#include <sys/resource.h>
 #include <sys/statvfs.h>
 
 #include <algorithm>
@@ -36,6 +37,14 @@ constexpr std::size_t kMostToCheck = 4096;
 // Of the size: mounts that share the directory go beyond it by as much, each.
 constexpr std::uint64_t kLooksPerSize = 64;
 
+// Of all descriptors that this process may have, those of files that are in use may take a quarter.
+std::size_t most_files_in_use() {
+    constexpr std::size_t kShare = 8;
+    rlimit files{};
+    const bool is_known = getrlimit(RLIMIT_NOFILE, &files) == 0;
+    return std::max<std::size_t>(DiskCache::kMostOpen, is_known ? files.rlim_cur / kShare : 0);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<DiskCache>> DiskCache::create(DiskCacheConfig config, const Clock& clock, Timer& timer) {
@@ -58,6 +67,7 @@ DiskCache::DiskCache(DiskCacheConfig config, const Clock& clock, Timer& timer)
     : config_(std::move(config)),
       clock_(clock),
       look_after_(config_.size / kLooksPerSize),
+      most_in_use_(most_files_in_use()),
       reads_(kReaders, timer),
       writes_(kWriters, timer),
       checks_(kCheckers, timer) {
@@ -341,17 +351,29 @@ void DiskCache::failed(const char* action, const std::string& path, int errno_va
 }
 
 void DiskCache::has_opened(std::weak_ptr<KeptFileOnDisk> file) {
-    std::shared_ptr<KeptFileOnDisk> closes;
+    // What is let go is closed without the mutex.
+    std::vector<std::shared_ptr<KeptFileOnDisk>> opened;
+    std::vector<std::shared_ptr<KeptFileOnDisk>> closes;
     {
         const MutexLock lock(mutex_);
-        open_.push_back(std::move(file));
-        while (open_.size() > kMostOpen && closes == nullptr) {
-            closes = open_.front().lock();
-            open_.pop_front();
+        for (const auto& each : std::exchange(open_, {})) {
+            if (std::shared_ptr<KeptFileOnDisk> there = each.lock()) {
+                opened.push_back(std::move(there));
+            }
         }
+        std::size_t open = opened.size() + 1;
+        for (const std::shared_ptr<KeptFileOnDisk>& each : opened) {
+            if (open > kMostOpen && (!each->is_held() || open > most_in_use_)) {
+                closes.push_back(each);
+                --open;
+            } else {
+                open_.push_back(each);
+            }
+        }
+        open_.push_back(std::move(file));
     }
-    if (closes != nullptr) {
-        closes->close();
+    for (const std::shared_ptr<KeptFileOnDisk>& each : closes) {
+        each->close();
     }
 }
 

@@ -63,6 +63,7 @@ struct DiskCacheStatistics {
 class DiskCache final : public FileCache, private KeptFileOwner {
 public:
     // Two descriptors each. A file that others have pushed out is opened again when it is read on.
+    // Those that are in use stay open beyond it, as what is open is not removed.
     static constexpr std::size_t kMostOpen = 256;
     // How long a disk that failed, or was full, is left alone.
     static constexpr std::chrono::seconds kLeftAlone{60};
@@ -144,6 +145,7 @@ private:
     const Clock& clock_;
     // How much is written before the directory is looked at again.
     const std::uint64_t look_after_;
+    const std::size_t most_in_use_;
     DiskThreads reads_;
     DiskThreads writes_;
     DiskThreads checks_;

@@ -72,7 +72,8 @@ std::vector<KeptOnDisk> list_kept(const std::string& directory) {
     }
     while (const dirent* entry = readdir(entries.get())) {
         const std::string_view file = entry->d_name;
-        if (!file.ends_with(kIndex)) {
+        // A directory that was not made for this may hold files of other programs.
+        if (!file.ends_with(kIndex) || !is_file_name(file.substr(0, file.size() - kIndex.size()))) {
             continue;
         }
         KeptOnDisk found;

@@ -79,9 +79,9 @@ public:
     void check();
     // The files are opened again when they are needed.
     void close();
-    // Nor is it held.
+    [[nodiscard]] bool is_held() const { return holders_.load() > 0; }
     void close_if_idle() {
-        if (holders_.load() == 0) {
+        if (!is_held()) {
             close();
         }
     }

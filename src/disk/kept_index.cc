@@ -39,6 +39,15 @@ std::string KeptVersion::file_name() const {
     return file_name_prefix(store, etag) + hex(sha256(as_bytes(identity)));
 }
 
+bool is_file_name(std::string_view name) {
+    constexpr std::size_t kPrefix = 16;
+    constexpr std::size_t kHash = 2 * sizeof(Sha256);
+    constexpr std::string_view kDigits = "0123456789abcdef";
+    return name.size() == kPrefix + 1 + kHash && name[kPrefix] == '-' &&
+           name.substr(0, kPrefix).find_first_not_of(kDigits) == std::string_view::npos &&
+           name.substr(kPrefix + 1).find_first_not_of(kDigits) == std::string_view::npos;
+}
+
 std::string KeptVersion::header(std::uint64_t size) const {
     std::string text = format("{}{} {}\n", kMagic, kFrameSize, size) + identity;
     // It ends with a zero byte at least, and a hash.

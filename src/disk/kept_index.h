@@ -38,6 +38,9 @@ struct KeptVersion {
     [[nodiscard]] std::optional<std::uint64_t> size_in(std::string_view header) const;
 };
 
+// Whether a version may have this file_name().
+[[nodiscard]] bool is_file_name(std::string_view name);
+
 // `store`: endpoint and bucket. Of what ckptfs wrote it is the same for copies that keep ETag and description. Empty
 // where the object may be replaced by one that looks the same.
 [[nodiscard]] std::optional<KeptVersion> kept_version(const std::string& store, const ObjectInfo& object,

@@ -243,6 +243,37 @@ TEST_F(DiskCacheTest, OnlySoManyFilesAreOpenAtOnce) {
     EXPECT_TRUE(has(*kept.back(), 0, 'x', 10));
 }
 
+TEST_F(DiskCacheTest, FilesInUseStayHoweverManyAreOpen) {
+    const auto cache = make_cache();
+    std::vector<std::shared_ptr<KeptFile>> kept;
+    std::vector<std::shared_ptr<void>> held;
+    for (std::size_t i = 0; i < DiskCache::kMostOpen + 20; ++i) {
+        kept.push_back(cache->file(object("k", format("\"{}\"", i)), false, 10));
+        held.push_back(kept.back()->hold());
+        kept.back()->keep(0, frame_of('x', 10));
+        ASSERT_TRUE(eventually([&] { return cache->statistics().bytes_written == (i + 1) * 10; }));
+    }
+    for (const KeptOnDisk& each : list_kept(directory())) {
+        EXPECT_FALSE(remove_kept(directory(), each.name));
+    }
+}
+
+TEST_F(DiskCacheTest, FilesOfOtherProgramsAreNotRemoved) {
+    {
+        const auto cache = make_cache();
+        keep(*cache, "k", 1);
+    }
+    const std::string name = list_kept(directory()).front().name;
+    for (const std::string& other :
+         {std::string("model.ckpt-1000"), name + "0", name.substr(1), 'x' + name.substr(1)}) {
+        std::ofstream(index_path(directory(), other)) << "of another program";
+        std::ofstream(data_path(directory(), other)) << "of another program";
+    }
+    EXPECT_EQ(make_room(directory(), 0), 0U);
+    EXPECT_EQ(list_kept(directory()).size(), 0U);
+    EXPECT_EQ(files().size(), 8U);
+}
+
 TEST_F(DiskCacheTest, FramesThatTheDiskIsTooSlowForAreLeftOut) {
     const auto cache = make_cache(1 << 30, 0);
     const auto file = keep(*cache, "k", 3);
