@@ -41,6 +41,15 @@ std::int64_t hash_of(std::string_view name, std::string_view what) {
     return static_cast<std::int64_t>(xxh3(text));
 }
 
+// Lists may tell fractions of seconds, which other answers lack; none tells nothing.
+bool is_same_version(const ObjectInfo& one, const ObjectInfo& other) {
+    using std::chrono::seconds;
+    const bool are_told = one.last_modified != WallTime{} && other.last_modified != WallTime{};
+    const bool same_time =
+        std::chrono::floor<seconds>(one.last_modified) == std::chrono::floor<seconds>(other.last_modified);
+    return one.etag == other.etag && one.size == other.size && (!one.etag.empty() || !are_told || same_time);
+}
+
 // Held while its files are made or removed: one that is removed must not take the next one's along.
 FileDescriptor lock_files(const std::string& directory) {
     FileDescriptor lock(
@@ -234,8 +243,7 @@ Status ObjectRecord::there(const SeenObject& seen, WallTime now) {
     if (!found) {
         return failure(std::move(found.error()));
     }
-    if (!*found || (*found)->is_damaged || (*found)->seen.info.etag != seen.info.etag ||
-        (*found)->seen.info.size != seen.info.size) {
+    if (!*found || (*found)->is_damaged || !is_same_version((*found)->seen.info, seen.info)) {
         return put(seen, now);
     }
     const Row& known = **found;

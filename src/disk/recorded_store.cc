@@ -39,7 +39,13 @@ Result<Found> find(ObjectRecord& record, const GetRequest& request) {
         return failure(ENOENT, format("{}: this node has not seen it", escaped(request.key)));
     }
     Found found{std::move((*seen)->info), ""};
-    if (!request.if_match.empty() && request.if_match != found.info.etag) {
+    using std::chrono::seconds;
+    const bool is_another_size = request.if_size && *request.if_size != found.info.size;
+    const bool is_another_time =
+        request.if_modified != WallTime{} &&
+        std::chrono::floor<seconds>(request.if_modified) != std::chrono::floor<seconds>(found.info.last_modified);
+    const bool is_another = found.info.etag.empty() && (is_another_size || is_another_time);
+    if ((!request.if_match.empty() && request.if_match != found.info.etag) || is_another) {
         return failure(ESTALE, format("{}: another version of it is in --cache-dir", escaped(request.key)));
     }
     if (!(*seen)->is_described) {

@@ -56,6 +56,11 @@ private:
                                           std::min(range.length, result->object.size))));
                 return;
             }
+            if (tail_.size > 0 && result->offset + tail_.size != result->object.size) {
+                // Of a store without ETags, another version than the one whose size was asked for.
+                done_(failure(ESTALE, format("{}: replaced while it was opened; open it again", key_)));
+                return;
+            }
             finish(std::move(result->object));
             return;
         }

@@ -218,5 +218,28 @@ TEST_F(RecordedObjects, DroppedBytesAreGone) {
     });
 }
 
+// Of a store that tells no ETags, only its time tells a version of the same size from another.
+TEST_F(RecordedObjects, BytesAreThoseOfTheTimeThatIsShownWhereThereIsNoETag) {
+    bucket_.describe_without_etags();
+    bucket_.put_object("k", "earlier");
+    ASSERT_TRUE(read(*online, "k"));
+    const WallTime earlier = bucket_.info("k").last_modified;
+    offline([&](SyncStore& store) {
+        GetRequest request = opening("k");
+        request.if_size = 7;
+        request.if_modified = earlier;
+        EXPECT_EQ(read(store, request).value(), "earlier");
+        request.if_modified = earlier + std::chrono::seconds(2);
+        EXPECT_EQ(read(store, request).error().errno_value, ESTALE);
+    });
+    bucket_.advance_clock(std::chrono::seconds(2));
+    bucket_.put_object("k", "later!!");
+    ASSERT_TRUE(online->head("k"));
+    offline([&](SyncStore& store) {
+        EXPECT_GE(store.head("k").value().last_modified, earlier + std::chrono::seconds(2));
+        EXPECT_EQ(read(store, "k").error().errno_value, EIO);
+    });
+}
+
 }  // namespace
 }  // namespace ckptfs

@@ -62,6 +62,21 @@ TEST(OpenFile, KnownEmptyNeedsNoRequest) {
     EXPECT_EQ(reading.store.calls(), 0);
 }
 
+// Else its first bytes would be taken for its last.
+TEST(OpenFile, WhatHasGrownSinceItsSizeWasAskedForIsAnotherVersion) {
+    Reading reading;
+    reading.store.refuse_suffix_ranges = true;
+    reading.store.describe_without_etags();
+    reading.store.put_object("k", content_of(100));
+    reading.store.hold(Operation::kGet);
+    Awaited<std::shared_ptr<FileReader>> opened;
+    FileReader::open(reading.environment, "k", "", false, opened.callback());
+    ASSERT_TRUE(reading.store.wait_until_held(Operation::kGet, 1));
+    reading.store.put_object("k", content_of(500, 2));
+    reading.store.release(Operation::kGet);
+    EXPECT_EQ(opened.get().error().errno_value, ESTALE);
+}
+
 TEST(OpenFile, StoreWithoutSuffixRangesIsAskedForTheSize) {
     Reading reading;
     reading.store.refuse_suffix_ranges = true;
