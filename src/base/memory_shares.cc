@@ -69,6 +69,15 @@ MemoryShares memory_shares(std::uint64_t max_memory, int fuse_threads, bool enco
     return shares;
 }
 
+int frames_waiting_for_disk(const BuffersInUse& caps) {
+    // One that was not written at once lies in two.
+    constexpr std::size_t kShare = 4;
+    constexpr std::size_t kMost = 32;
+    const std::size_t least =
+        std::min(caps[static_cast<std::size_t>(MemoryUse::kWrite)], caps[static_cast<std::size_t>(MemoryUse::kRead)]);
+    return static_cast<int>(std::clamp<std::size_t>(least / kShare, 1, kMost));
+}
+
 bool may_take(const MemoryShares& shares, const BuffersInUse& in_use, MemoryUse use) {
     BuffersInUse after = in_use;
     return ++at(after, use) <= shares[use].cap && std::reduce(after.begin(), after.end()) <= shares.total &&

@@ -35,6 +35,10 @@ using BuffersInUse = std::array<std::size_t, kMemoryUses>;
 // `max_memory` in bytes; less than kSmallestMaxMemory counts as that. `encodes`: files are compressed on the way.
 [[nodiscard]] MemoryShares memory_shares(std::uint64_t max_memory, int fuse_threads, bool encodes = false);
 
+// Frames that may wait for a disk at a time, which keeps what it has been given for as long as it hangs: most of what
+// programs write, and of what they read, is left. `caps`: by use.
+[[nodiscard]] int frames_waiting_for_disk(const BuffersInUse& caps);
+
 [[nodiscard]] bool may_take(const MemoryShares& shares, const BuffersInUse& in_use, MemoryUse use);
 // Moving a held buffer from one use to another.
 [[nodiscard]] bool may_recharge(const MemoryShares& shares, const BuffersInUse& in_use, MemoryUse from, MemoryUse to);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <filesystem>
 #include <future>
@@ -284,6 +285,7 @@ Status Machinery::start_disk_cache() {
     disk.directory = config_.disk.directory;
     disk.size = config_.disk.size;
     disk.is_alone = config_.disk.cache_only;
+    disk.most_waiting = frames_waiting_for_disk(std::to_array(pool_->usage().cap));
     disk.store = store_name();
     disk.dropped = [this](const std::string& key) {
         if (recorder_ != nullptr) {

@@ -36,7 +36,7 @@ struct DiskCacheConfig {
     std::uint64_t size = 0;
     // Endpoint and bucket: keys are told apart by them.
     std::string store;
-    // Frames that wait to be written, and stay in memory until then.
+    // Frames that wait to be written, and stay in memory until then (frames_waiting_for_disk).
     int most_waiting = 32;
     // What a read takes longer than is fetched from the store. Far above what a busy disk takes, and below what
     // programs are given up after.

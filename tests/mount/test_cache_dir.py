@@ -7,6 +7,7 @@ import random
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 
 import pytest
@@ -52,12 +53,12 @@ def wait_until_written(made: Mount, size: int) -> None:
     wait_until(lambda: status(made)["bytes_written"] >= size, "the file to be kept")
 
 
-def write_as_the_disk_keeps_up(made: Mount, path, content: bytes) -> None:
+def write_as_the_disk_keeps_up(made: Mount, path, content: bytes, piece: int = 8 * MIB) -> None:
     kept = status(made)["bytes_written"]
     with path.open("wb", buffering=0) as file:
-        for at in range(0, len(content), 8 * MIB):
-            file.write(content[at:at + 8 * MIB])
-            wait_until_written(made, kept + at - 8 * MIB)
+        for at in range(0, len(content), piece):
+            file.write(content[at:at + piece])
+            wait_until_written(made, kept + at - piece)
 
 
 def gets(simulator) -> int:
@@ -265,7 +266,8 @@ def test_what_is_damaged_is_fetched_again(make, simulator, directory, content, e
 
 def test_files_that_are_taken_away_are_fetched_again(make, directory, content):
     made = make("--direct-io", "always", "--max-memory", "64M")
-    (made / "shard").write_bytes(content)
+    # With so little memory, few frames wait for the disk.
+    write_as_the_disk_keeps_up(made, made / "shard", content, MIB)
     wait_until_written(made, len(content))
     with (made / "shard").open("rb") as file:
         assert file.read(1 << 20) == content[:1 << 20]
@@ -327,28 +329,61 @@ def test_a_full_disk_is_left_alone(mount, tmp_path):
 
 
 @pytest.mark.full
-def test_a_disk_that_takes_no_writes_holds_up_no_unmount(mount, tmp_path):
+class FrozenDisk:
     """Of mkfs.ext4(8) on a loop device, frozen by fsfreeze(8)."""
-    disk, image = tmp_path / "disk", tmp_path / "image"
-    disk.mkdir()
-    image.touch()
-    os.truncate(image, 128 << 20)
-    subprocess.run(["mkfs.ext4", "-q", image], check=True)
-    subprocess.run(["mount", "-o", "loop", image, disk], check=True)
+
+    def __init__(self, directory):
+        self.path = directory / "disk"
+        self.is_frozen = False
+        image = directory / "image"
+        self.path.mkdir()
+        image.touch()
+        os.truncate(image, 128 << 20)
+        subprocess.run(["mkfs.ext4", "-q", image], check=True)
+        subprocess.run(["mount", "-o", "loop", image, self.path], check=True)
+
+    def freeze(self):
+        subprocess.run(["fsfreeze", "--freeze", self.path], check=True)
+        self.is_frozen = True
+
+    def unfreeze(self):
+        if self.is_frozen:
+            subprocess.run(["fsfreeze", "--unfreeze", self.path], check=True)
+            self.is_frozen = False
+
+
+@pytest.fixture
+def disk(tmp_path):
+    disk = FrozenDisk(tmp_path)
+    yield disk
+    disk.unfreeze()
+    # A mount that is still there has the directory.
+    subprocess.run(["umount", "--lazy", disk.path], check=True)
+
+
+def test_a_disk_that_takes_no_writes_holds_up_no_unmount(disk, mount):
+    made = mount("--cache-dir", str(disk.path / "cache"), "--compress", "none")
+    disk.freeze()
+    (made / "shard").write_bytes(CONTENT)
+    assert (made / "shard").read_bytes() == CONTENT
+    made.process.send_signal(signal.SIGTERM)
+    wait_until(lambda: "does not answer" in made.log() and not made.is_mounted(), "the mount to end", seconds=40)
+    disk.unfreeze()
+    # The kernel ends no process before what it waits for.
+    assert made.process.wait(30) == 0
+
+
+def test_a_disk_that_takes_no_writes_takes_no_memory_from_writers_and_readers(mount, disk):
+    """It has what it was given to keep until it goes on."""
+    made = mount("--cache-dir", str(disk.path / "cache"), "--compress", "auto", "--max-memory", "64M")
+    disk.freeze()
+    copy = "import sys; data = bytes(range(256)) * 4096 * 64; open(sys.argv[1], 'wb').write(data); " \
+           "assert open(sys.argv[1], 'rb').read() == data"
     try:
-        made = mount("--cache-dir", str(disk / "cache"), "--compress", "none")
-        subprocess.run(["fsfreeze", "--freeze", disk], check=True)
-        try:
-            (made / "shard").write_bytes(CONTENT)
-            assert (made / "shard").read_bytes() == CONTENT
-            made.process.send_signal(signal.SIGTERM)
-            wait_until(lambda: "does not answer" in made.log() and not made.is_mounted(), "the mount to end", seconds=40)
-        finally:
-            subprocess.run(["fsfreeze", "--unfreeze", disk], check=True)
-        # The kernel ends no process before what it waits for.
-        assert made.process.wait(30) == 0
+        subprocess.run([sys.executable, "-c", copy, made / "shard"], check=True, timeout=120)
     finally:
-        subprocess.run(["umount", disk], check=True)
+        # Before the mount ends.
+        disk.unfreeze()
 
 
 def test_a_disk_that_hangs_is_not_waited_for(mount, directory):

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 #include <random>
 
@@ -156,6 +157,22 @@ TEST(MemoryShares, AReserveCanAlwaysBeReachedWhateverTheOthersDo) {
             for (const MemoryUse each : kAllUses) {
                 ASSERT_TRUE(of(in_use, each) >= shares[each].reserve || may_take(shares, in_use, each));
             }
+        }
+    }
+}
+
+TEST(MemoryShares, WhatWaitsForADiskLeavesMostOfAnyUse) {
+    for (const std::uint64_t memory : {std::uint64_t{64}, std::uint64_t{83}, std::uint64_t{256}, std::uint64_t{4096}}) {
+        for (const bool encodes : {false, true}) {
+            const MemoryShares shares = memory_shares(memory << 20, 8, encodes);
+            BuffersInUse caps{};
+            std::transform(shares.of.begin(), shares.of.end(), caps.begin(), [](const auto& of) { return of.cap; });
+            const auto frames = static_cast<std::size_t>(frames_waiting_for_disk(caps));
+            EXPECT_GE(frames, 1U);
+            EXPECT_LE(frames, 32U);
+            // A frame lies in two buffers at most.
+            EXPECT_LE(2 * frames, shares[MemoryUse::kWrite].cap / 2);
+            EXPECT_LE(2 * frames, shares[MemoryUse::kRead].cap / 2);
         }
     }
 }
