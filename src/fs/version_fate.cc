@@ -61,6 +61,15 @@ void VersionFate::wrote(pid_t process, pid_t opener, Place place) {
     });
     if (known != writers_.end()) {
         known->last_write = generation_;
+        return;
+    }
+    const auto saved = writers_.size() < kMostWriters
+                           ? writers_.end()
+                           : std::find_if(writers_.begin(), writers_.end(), [&](const Writer& writer) REQUIRES(mutex_) {
+                                 return !is_unsaved(writer.last_write);
+                             });
+    if (saved != writers_.end()) {
+        *saved = {process, opener, generation_};
     } else if (writers_.size() < kMostWriters) {
         writers_.push_back({process, opener, generation_});
     } else {

@@ -236,6 +236,20 @@ TEST(VersionFate, MoreWritersThanAreRememberedAreAllWriters) {
     EXPECT_LE(fate.state(1, 1).other_writers.size(), 128U);
 }
 
+// As of a file that a server keeps open.
+TEST(VersionFate, ThoseThatAreSavedMakeRoomForOthers) {
+    VersionFate fate;
+    for (pid_t process = 1; process <= 1000; ++process) {
+        fate.wrote(process, process, kInside);
+        fate.committed(fate.commit_begins());
+    }
+    fate.wrote(kOther, kOther, kInside);
+    EXPECT_TRUE(fate.state(kOther, kOther).wrote);
+    EXPECT_FALSE(fate.state(kParent, kParent).wrote);
+    EXPECT_FALSE(fate.state(kParent, kParent).answers_for_it);
+    EXPECT_EQ(fate.answering(), std::vector<pid_t>{kOther});
+}
+
 TEST(VersionFate, WritersUnseenAreNotedAsSuch) {
     VersionFate fate;
     fate.wrote(kUnseenProcess, kUnseenProcess, kInside);
