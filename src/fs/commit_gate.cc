@@ -297,7 +297,8 @@ std::set<std::string> CommitGate::being_written() const {
     for (const NodePtr& node : state_.nodes.with_writers(lock)) {
         // One that is saved may stay open for as long as a child process lives: an upload is another mount's. Of one
         // that has failed the record tells.
-        if (node->writer->dirty() && !node->writer->failed()) {
+        // One that is open and unwritten has no upload either.
+        if (node->writer->dirty() && !node->writer->pristine() && !node->writer->failed()) {
             keys.insert(node->writer->key());
         }
     }

@@ -115,6 +115,12 @@ TEST_F(GateRequestsTest, WhatAnotherMountWritesIsSeenAlthoughItIsOpenHere) {
     EXPECT_TRUE(close(held));
 }
 
+TEST_F(GateRequestsTest, WhatAnotherMountWritesIsSeenAlthoughItWasTruncatedHere) {
+    const HandleId held = create("shard")->opened.handle;
+    EXPECT_TRUE(is_held_back_by_an_upload());
+    EXPECT_TRUE(write(held, 0, "written later") && close(held));
+}
+
 TEST_F(GateRequestsTest, WhatAnotherMountWritesIsSeenAlthoughItsRecordIsStillToBeRemovedHere) {
     EXPECT_EQ(errno_of(close(begin_failing_shard())), EIO);
     store.inject({Operation::kRemove, "p/.ckptfs/failed/shard", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
