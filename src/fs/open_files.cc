@@ -130,6 +130,9 @@ void OpenFiles::create(NodeId parent_id, std::string name, int flags, Caller cal
 
 Result<CreatedFile> OpenFiles::make_file(const NodeTable::Lock& lock, OpenRequest& request, const NodePtr& parent,
                                          const std::string& name) {
+    if (const Status allowed = may_write(); !allowed) {
+        return failure(allowed.error());
+    }
     if (const Status allowed = lookups_.may_be_taken(lock, *parent, name); !allowed) {
         return failure(allowed.error());
     }
@@ -398,6 +401,9 @@ void OpenFiles::base_found(const OpenRequestPtr& request, Result<ObjectInfo> obj
         } else if (node->writer != nullptr) {
             node->was_there(request->asked);
             answer = add_handle(lock, *request, node->writer, nullptr);
+        } else if (const Status allowed = may_write(); !allowed) {
+            // The mount may have begun to end: it waits for those that have a writer by now, and for no other.
+            answer = failure(allowed.error());
         } else if (const Status sound = state_.env.codec.check_description(*object); !sound) {
             answer = failure(sound.error());
         } else {

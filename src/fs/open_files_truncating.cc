@@ -137,6 +137,9 @@ void OpenFiles::truncate_now(const OpenRequestPtr& request) {
 Result<OpenedFile> OpenFiles::open_truncated(const NodeTable::Lock& lock, OpenRequest& request, bool keeps_node,
                                              std::optional<NameInDirectory>& renamed) {
     const NodePtr& node = request.node;
+    if (const Status allowed = may_write(); !allowed && node->writer == nullptr) {
+        return failure(allowed.error());
+    }
     static_cast<void>(take_expected(lock, *node, request.thread, true));
     const bool is_shared = node->open_handles > 0 || node->writer != nullptr;
     if (node->linked && (!is_shared || keeps_node)) {

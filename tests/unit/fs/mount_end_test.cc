@@ -65,6 +65,18 @@ TEST_F(FileSystemTest, WhatIsBeingWrittenIsStretchedWhileTheMountDrains) {
     EXPECT_EQ(store.content("p/f").size(), 100U);
 }
 
+// It was on its way when the mount began to end, which waits for it no more.
+TEST_F(FileSystemTest, AnOpenThatTheStoreAnswersAfterTheDrainOpensNothingForWriting) {
+    store.put_object("p/f", "content");
+    const NodeId node = lookup("f")->node;
+    store.hold(Operation::kHead);
+    auto opened = std::async(std::launch::async, [&] { return open(node, O_WRONLY); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kHead, 1));
+    EXPECT_TRUE(answer<void>([&](auto reply) { fs->drain(reply); }));
+    store.release(Operation::kHead);
+    EXPECT_EQ(errno_of(opened.get()), ESHUTDOWN);
+}
+
 TEST_F(FileSystemTest, DrainEndsTheUploadOfWhatIsNotReleasedOnceDisconnected) {
     const Result<CreatedFile> first = create("f");
     const HandleId earlier = first->opened.handle;
