@@ -38,6 +38,15 @@ namespace ckptfs::fs {
 [[nodiscard]] Error lost_error(const FileWriter& writer);
 [[nodiscard]] Failure bad_handle();
 
+// Why a version is published, and by which process, where that is a close.
+struct CommitCause {
+    // Implicit: most commits are no close's.
+    CommitCause(CommitReason why, pid_t closes = kUnseenProcess) : reason(why), closing(closes) {}
+
+    CommitReason reason;
+    pid_t closing;
+};
+
 class OpenFiles {
 public:
     OpenFiles(SharedState& state, Lookups& lookups, CommitGate& gate)
@@ -81,12 +90,12 @@ public:
 
     // Publishes what was written to the node so far, and notes the new version on it. Waits for what else is under way
     // with its key; to be called without a place in that line.
-    void commit_in_order(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason,
+    void commit_in_order(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, const CommitCause& cause,
                          Reply<void> reply);
     // For a caller that has the key to itself. A failure is told at once; `ended` comes when nothing is in flight, and
     // then success may come later: once the kernel has dropped the pages of the version before.
     // `permit`: of a commit marker.
-    void commit(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason,
+    void commit(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, const CommitCause& cause,
                 const PublishPermit& permit, Reply<void> reply, std::function<void()> ended);
     // A process that answers for what is unsaved, other than `except`, is being killed: its own FLUSH is still to come.
     [[nodiscard]] bool is_left_half(const Node& node, const WrittenVersion& version,
@@ -339,10 +348,13 @@ private:
     };
     [[nodiscard]] bool publishes_marker(const FileWriter& writer, const std::string& key, CommitReason reason) const;
     void commit_when_first(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, const KeyToCommit& to,
-                           CommitReason reason, Reply<void> reply);
+                           const CommitCause& cause, Reply<void> reply);
     void commit_siblings(const std::string& marker_key, const std::string& source_key, Reply<void> reply);
     void commit_marker(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, const std::string& key,
-                       CommitReason reason, Reply<void> reply);
+                       const CommitCause& cause, Reply<void> reply);
+    // Of what is committed, a process that is being killed may have written half; but for a close by that process.
+    [[nodiscard]] bool is_of_the_dying(const Node& node, const FileWriter& writer, const WrittenVersion& version,
+                                       const CommitCause& cause) const;
     [[nodiscard]] bool is_left_to_others(const Node& node, const WrittenVersion* version, CommitReason reason) const;
     // Since all of it was saved, as the last handle that can write goes.
     [[nodiscard]] bool is_truncated_again(const Handle& handle) const;

@@ -204,7 +204,15 @@ bool OpenFiles::is_left_half(const Node& node, const WrittenVersion& version, pi
     if (is_kept_when_killed(version.fate.state(kUnseenProcess, kUnseenProcess), has_log_name)) {
         return false;
     }
-    const std::vector<pid_t> processes = version.fate.answering();
+    std::vector<pid_t> processes = version.fate.answering();
+    if (version.fate.state(kUnseenProcess, kUnseenProcess).mapped) {
+        // Any of those that opened it to read and write may have changed it by a mapping.
+        for (const HandlePtr& handle : handles_.all()) {
+            if (handle->node.get() == &node && (handle->flags & O_ACCMODE) == O_RDWR) {
+                processes.push_back(handle->opener);
+            }
+        }
+    }
     return std::any_of(processes.begin(), processes.end(), [&](pid_t process) {
         return process != except && process != kUnseenProcess && state_.env.processes.is_being_killed(process);
     });
@@ -293,7 +301,7 @@ void OpenFiles::decide_and_close(const std::shared_ptr<Closing>& closing) {
     switch (decision.action) {
         case CloseAction::kCommit:
             commit_in_order(handle->node, handle->writer,
-                            facts.version.written ? CommitReason::kClose : CommitReason::kMade,
+                            {facts.version.written ? CommitReason::kClose : CommitReason::kMade, process},
                             [this, handle, closing, reply](Status committed) {
                                 closing->save_ends();
                                 // What is written to a removed file is never published.

@@ -28,38 +28,38 @@ bool OpenFiles::publishes_marker(const FileWriter& writer, const std::string& ke
     return publishes && gate_.is_marker(key);
 }
 
-void OpenFiles::commit_in_order(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason,
-                                Reply<void> reply) {
+void OpenFiles::commit_in_order(const NodePtr& node, const std::shared_ptr<FileWriter>& writer,
+                                const CommitCause& cause, Reply<void> reply) {
     const std::string key = writer->key();
-    if (publishes_marker(*writer, key, reason)) {
-        commit_marker(node, writer, key, reason, std::move(reply));
+    if (publishes_marker(*writer, key, cause.reason)) {
+        commit_marker(node, writer, key, cause, std::move(reply));
     } else {
-        commit_when_first(node, writer, {key, false}, reason, std::move(reply));
+        commit_when_first(node, writer, {key, false}, cause, std::move(reply));
     }
 }
 
 void OpenFiles::commit_when_first(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, const KeyToCommit& to,
-                                  CommitReason reason, Reply<void> reply) {
+                                  const CommitCause& cause, Reply<void> reply) {
     const KeyOrder::Place place = state_.key_order.enter({to.key});
-    state_.key_order.when_first(place, [this, node, writer, to, reason, place, reply = std::move(reply)] {
+    state_.key_order.when_first(place, [this, node, writer, to, cause, place, reply = std::move(reply)] {
         const auto leave = [this, place] { state_.key_order.leave(place); };
-        if (writer->key() == to.key && (to.is_allowed || !publishes_marker(*writer, to.key, reason))) {
-            commit(node, writer, reason, to.permit, reply, leave);
+        if (writer->key() == to.key && (to.is_allowed || !publishes_marker(*writer, to.key, cause.reason))) {
+            commit(node, writer, cause, to.permit, reply, leave);
             return;
         }
         // Renamed meanwhile, there is another line to wait in. At a marker's name there is the gate before it, also for
         // what had nothing to save when it came. Not asked from here: what it saves first may wait for this place.
         leave();
-        commit_in_order(node, writer, reason, reply);
+        commit_in_order(node, writer, cause, reply);
     });
 }
 
 void OpenFiles::commit_marker(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, const std::string& key,
-                              CommitReason reason, Reply<void> reply) {
-    allow_marker(key, key, [this, node, writer, key, reason, reply = std::move(reply)](Result<StillCounts> allowed) {
+                              const CommitCause& cause, Reply<void> reply) {
+    allow_marker(key, key, [this, node, writer, key, cause, reply = std::move(reply)](Result<StillCounts> allowed) {
         if (allowed) {
             const auto renew = [this, key](Reply<StillCounts> renewed) { gate_.check(key, std::move(renewed)); };
-            commit_when_first(node, writer, {key, true, {std::move(*allowed), renew}}, reason, reply);
+            commit_when_first(node, writer, {key, true, {std::move(*allowed), renew}}, cause, reply);
             return;
         }
         log_error(escaped(allowed.error().message));
@@ -115,12 +115,20 @@ bool OpenFiles::is_left_to_others(const Node& node, const WrittenVersion* versio
     return reason == CommitReason::kRelease && node.writable_handles > 0;
 }
 
-void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, CommitReason reason,
+// A close has asked before, but may have waited for its turn since: for an upload, or for the gate. A rename asks
+// before it moves the file.
+bool OpenFiles::is_of_the_dying(const Node& node, const FileWriter& writer, const WrittenVersion& version,
+                                const CommitCause& cause) const {
+    const bool asks = cause.reason == CommitReason::kFsync || cause.reason == CommitReason::kClose;
+    return asks && !writer.failed() && is_left_half(node, version, cause.closing);
+}
+
+void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, const CommitCause& cause,
                        const PublishPermit& permit, Reply<void> reply, std::function<void()> ended) {
+    const CommitReason reason = cause.reason;
     const std::shared_ptr<WrittenVersion> version = written_version_of(node, writer);
-    // A close has waited for those that are being killed, and a rename asks before it moves the file.
-    const bool is_fsync = reason == CommitReason::kFsync && !writer->failed();
-    if (version != nullptr && (version->fate.left_by_killed_writer() || (is_fsync && is_left_half(*node, *version)))) {
+    if (version != nullptr &&
+        (version->fate.left_by_killed_writer() || is_of_the_dying(*node, *writer, *version, cause))) {
         reply(failure(lost_error(*writer)));
         ended();
         return;

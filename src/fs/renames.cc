@@ -300,6 +300,10 @@ Result<bool> Renames::publish_under_new_name(const Move& move, const std::shared
     if (!counts) {
         return failure(counts.error());
     }
+    if (!moved && open_files_.is_left_half(*move.node, *version)) {
+        // Since the gate was asked.
+        return failure(lost_error(*writer));
+    }
     if (const Status committed = commit_writer(move.node, writer, *counts); !committed) {
         return failure(committed.error());
     }

@@ -80,7 +80,10 @@ public:
         }
         return thread == killed ? ExitState::kKilledBySignal : ExitState::kRunning;
     }
-    [[nodiscard]] bool is_being_killed(pid_t process) const override { return being_killed == process; }
+    [[nodiscard]] bool is_being_killed(pid_t process) const override {
+        ++times_asked_for_deaths;
+        return being_killed == process;
+    }
     [[nodiscard]] bool is_locked(std::uint64_t, std::optional<pid_t> process) const override {
         return locks_by && process.value_or(*locks_by) == *locks_by;
     }
@@ -96,6 +99,7 @@ public:
     pid_t killed = 0;
     // And has not closed what it has open yet.
     std::atomic<pid_t> being_killed = -1;
+    mutable std::atomic<int> times_asked_for_deaths = 0;
     bool others_write = false;
     bool handed_to_a_child = false;
     // Who has a lock on every file.

@@ -257,6 +257,50 @@ TEST_F(HeldOpen, ACloseWaitsForTheFlushOfOneThatIsBeingKilled) {
     }
 }
 
+// The close was decided before, while an upload kept the file's place.
+TEST_F(HeldOpen, ACloseThatHasWaitedForItsTurnPublishesNoHalf) {
+    constexpr pid_t kOther = kProcess + 1;
+    const HandleId first = create("f")->opened.handle;
+    ASSERT_TRUE(write(first, 0, "whole"));
+    const auto write_as = [this](HandleId handle, pid_t process, const std::string& text, const Reply<void>& reply) {
+        Buffer buffer = *pool->try_take(MemoryUse::kReceive);
+        std::memcpy(buffer.data(), text.data(), text.size());
+        const ByteSpan data(buffer.data(), text.size());
+        fs->write(handle, 0, WriteData{std::move(buffer), data}, Caller{process, 0, 0}, reply);
+    };
+    const HandleId second = answer<OpenedFile>([&](auto reply) {
+                                fs->open(lookup("f")->node, O_RDWR, Caller{kOther, 0, 0}, reply);
+                            })->handle;
+    ASSERT_TRUE(answer<void>([&](auto reply) { write_as(second, kOther, "WHOLE", reply); }));
+    store.hold(Operation::kPut);
+    auto synced = std::async(std::launch::async, [&] { return fsync(first); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kPut, 1));
+    write_as(second, kOther, "Whole", [](const Status&) {});
+    const int asked = processes.times_asked_for_deaths;
+    auto closed = std::async(std::launch::async, [&] { return flush(second, kOther); });
+    ASSERT_TRUE(eventually([&] { return processes.times_asked_for_deaths > asked; }));
+    write_as(first, kProcess, "half ", [](const Status&) {});
+    processes.being_killed = kProcess;
+    store.release(Operation::kPut);
+    EXPECT_TRUE(synced.get());
+    EXPECT_EQ(errno_of(closed.get()), EIO);
+    EXPECT_EQ(store.content("p/f"), "WHOLE");
+}
+
+// By any of those that opened it to read and write.
+TEST_F(HeldOpen, WhatOneThatIsBeingKilledHasWrittenByAMappingIsNotPublishedByAnother) {
+    const HandleId mapping = hold("f", "whole", O_RDWR);
+    ASSERT_TRUE(write(mapping, 0, "half ", true));
+    processes.being_killed = kProcess;
+    const HandleId other = answer<OpenedFile>([&](auto reply) {
+                               fs->open(lookup("f")->node, O_RDWR, Caller{kProcess + 1, 0, 0}, reply);
+                           })->handle;
+    EXPECT_EQ(errno_of(fsync(other)), EIO);
+    EXPECT_EQ(errno_of(rename("f", "g")), EIO);
+    EXPECT_EQ(store.content("p/f"), "whole");
+    EXPECT_FALSE(store.exists("p/g"));
+}
+
 // A file of which nothing was sent could be sent under its new name at once.
 TEST_F(HeldOpen, ARenameThatIsRefusedWhileAWriterIsBeingKilledLeavesItItsName) {
     const HandleId handle = create("f")->opened.handle;
