@@ -355,6 +355,12 @@ void GrowingFile::cut(std::uint64_t size) {
     size_ = size;
     if (commit_ && size == 0) {
         commit_->reads_until = 0;
+        commit_->cut_to_nothing = true;
+        // What that one publishes matters as little.
+        starts_over_next_ = true;
+    }
+    for (FailedCommit& commit : failed_commits_) {
+        commit.cut_to_nothing = commit.cut_to_nothing || size == 0;
     }
     if (size <= staged_from_) {
         discard_staged(size);

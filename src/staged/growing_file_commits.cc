@@ -95,7 +95,8 @@ Status GrowingFile::check_version(const Result<ObjectInfo>& object) {
         committed_ = CommittedObject{object->etag, object->size, ours->size, object->last_modified};
         frames_.reset();
         kept_ = ours->unchanged;
-        starts_over_ = false;
+        // Nor does that one matter where the file was cut to nothing since.
+        starts_over_ = starts_over_ && ours->cut_to_nothing;
         overwrite_ = Overwrite::kAllowed;
         keep_recognised(std::string(ours->write_id));
         return {};
@@ -181,7 +182,7 @@ void GrowingFile::check_then_send() {
 
 void GrowingFile::covers_all(Commit& commit) const {
     commit.size = commit.unchanged = commit.reads_until = size_;
-    commit.outdated = false;
+    commit.outdated = commit.cut_to_nothing = false;
 }
 
 void GrowingFile::base_checked(const CommitPointer& commit, const Status& checked) {
@@ -200,10 +201,11 @@ void GrowingFile::send(const CommitPointer& commit) {
         check_then_send();
         return;
     }
-    if (commit->reads_until == 0) {
+    if (commit->cut_to_nothing) {
         // Cut to nothing while the store was asked. What else came meanwhile is not this commit's: who wrote it may not
         // be one whose bytes are published without a close.
         covers_all(*commit);
+        starts_over_next_ = false;
     }
     const std::uint64_t begin = prefix();
     commit->writer = make_writer(begin);
@@ -278,7 +280,7 @@ void GrowingFile::note_failed(const Commit& commit) {
     if (id.empty() || (!failed_commits_.empty() && failed_commits_.back().write_id == id)) {
         return;
     }
-    failed_commits_.push_back({std::move(id), commit.size, commit.unchanged});
+    failed_commits_.push_back({std::move(id), commit.size, commit.unchanged, commit.cut_to_nothing});
     if (failed_commits_.size() > kMostFailed) {
         failed_commits_.erase(failed_commits_.begin());
     }

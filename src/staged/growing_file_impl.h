@@ -76,6 +76,8 @@ private:
         bool has_asked = false;
         // Something was changed since it began.
         bool outdated = false;
+        // The file was cut to nothing since.
+        bool cut_to_nothing = false;
         // It has failed, the file has not, and the next one sends all of it again.
         bool is_given_up = false;
     };
@@ -87,6 +89,7 @@ private:
         std::uint64_t size = 0;
         // From the beginning on, as they still are.
         std::uint64_t unchanged = 0;
+        bool cut_to_nothing = false;
     };
 
     // What a commit fetches, on its way to what is staged.

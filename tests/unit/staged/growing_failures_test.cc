@@ -216,6 +216,40 @@ TEST_P(GrowingCutTest, IsCutToNothingWhileItIsPublished) {
     }
 }
 
+// The first publish after a truncation does, whatever was under way when it came.
+TEST_P(GrowingCutTest, ReplacesWhatIsThereAlsoWhereItWasCutWhileItWasPublished) {
+    for (const Operation operation : {Operation::kHead, Operation::kPut}) {
+        for (const bool fails : {false, true}) {
+            std::string text;
+            const auto log = grow();
+            add(*log, text, "one");
+            ASSERT_TRUE(publish(*log));
+            add(*log, text, "two");
+            store.hold(operation);
+            Answer<Result<CommittedObject>> published;
+            log->commit(CommitReason::kPublish, published.callback());
+            ASSERT_TRUE(store.wait_until_held(operation, 1));
+            ASSERT_TRUE(truncate(*log, 0));
+            text.clear();
+            add(*log, text, "another beginning");
+            if (fails) {
+                // Its answer is lost.
+                lose(operation, 1, true);
+            }
+            store.release(operation);
+            EXPECT_EQ(published.get().has_value(), !fails);
+            const bool is_published = saved() == text;
+            if (!is_published) {
+                store.put_object(kKey, "of another");
+            }
+            add(*log, text, " and more");
+            const auto committed = commit(*log);
+            ASSERT_TRUE(committed) << committed.error().message;
+            EXPECT_EQ(saved(), text);
+        }
+    }
+}
+
 // Who writes meanwhile may be one whose bytes are published by its own close alone.
 TEST_P(GrowingFailuresTest, APublishHoldsWhatWasThereWhenItBegan) {
     std::string text;
