@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fs/directory_rename.h"
 
-#include <algorithm>
-#include <iterator>
-#include <map>
 #include <memory>
-#include <set>
 #include <thread>
 #include <utility>
 
@@ -14,14 +10,10 @@
 #include "ckptfs/log.h"
 #include "fs/marker_objects.h"
 #include "fs/pinned_removal.h"
-#include "fs/rename_copies.h"
 
 namespace ckptfs::fs {
 
 namespace {
-
-// A directory that is emptied meanwhile is not waited for.
-constexpr int kListsAtMost = 5;
 
 DirectoryMarker new_rename(const DirectoryMove& move) {
     DirectoryMarker rename;
@@ -40,22 +32,6 @@ Failure told(Error error, const std::string& key) {
         error.message = key + ": another mount is changing this directory; try again";
     }
     return failure(std::move(error));
-}
-
-// Of a name that has changed since it was announced, both versions, the present one last: a copy may be there of the
-// other one.
-std::vector<MovedName> with_former(const std::vector<MovedName>& announced, const std::vector<MovedName>& present) {
-    std::map<std::string, std::string> etags;
-    for (const MovedName& each : present) {
-        etags[each.name] = each.etag;
-    }
-    std::vector<MovedName> all;
-    std::copy_if(announced.begin(), announced.end(), std::back_inserter(all), [&etags](const MovedName& each) {
-        const auto now = etags.find(each.name);
-        return now != etags.end() && now->second != each.etag;
-    });
-    all.insert(all.end(), present.begin(), present.end());
-    return all;
 }
 
 }  // namespace
@@ -151,7 +127,7 @@ Status DirectoryRename::look_at_source() {
 }
 
 Status DirectoryRename::list_source() {
-    Result<std::vector<ObjectInfo>> listed = list_all(store_, move_.source);
+    Result<std::vector<ObjectInfo>> listed = list_all(store_, move_.source, &pages_);
     if (!listed) {
         return failure(std::move(listed.error()));
     }
@@ -185,8 +161,9 @@ Status DirectoryRename::check_source_marker(const ObjectInfo& marker) {
 }
 
 Status DirectoryRename::hide_destination() {
+    announced_ = names();
     std::future<Status> names_written =
-        ask<void>([&](auto done) { write_names(store_, names_key(record_.rename()), names(), done); });
+        ask<void>([&](auto done) { write_names(store_, names_key(record_.rename()), announced_, done); });
     Result<std::string> hidden = write_marker(store_, move_.destination, marker(MarkerState::kPending),
                                               move_.replaced_marker, destination_made_);
     Status written = names_written.get();
@@ -246,112 +223,6 @@ Status DirectoryRename::hide_source() {
     return {};
 }
 
-// A file that was renamed between two pages may be on none. It has its new name before it loses the old one, so that a
-// list that begins after the old one was missed has the new one.
-Status DirectoryRename::list_source_at_rest() {
-    for (int attempt = 0; attempt < kListsAtMost; ++attempt) {
-        const std::vector<MovedName> before = names();
-        if (Status listed = list_source(); !listed) {
-            return listed;
-        }
-        std::set<std::string> present;
-        for (const ObjectInfo& source : sources_) {
-            present.insert(source.key.substr(move_.source.size()));
-        }
-        const auto is_present = [&present](const MovedName& each) { return present.contains(each.name); };
-        if (std::all_of(before.begin(), before.end(), is_present)) {
-            return {};
-        }
-    }
-    return failure(EBUSY, move_.source + ": files vanish while this directory is renamed; try again");
-}
-
-Status DirectoryRename::remove_copies(std::vector<RemoveRequest> copies) {
-    return copies.empty() ? Status() : remove_versions(store_, std::move(copies), {find_pins_(), while_held()});
-}
-
-// Of what changed since: the new ones replace nothing, so that what another mount has saved in their place stays.
-Status DirectoryRename::remove_former_copies(const std::vector<ObjectInfo>& changed) {
-    std::vector<RemoveRequest> former;
-    for (const ObjectInfo& source : changed) {
-        const auto copied = own_.made.find(source.key);
-        if (copied == own_.made.end()) {
-            continue;
-        }
-        const std::string key = move_.destination + source.key.substr(move_.source.size());
-        const Result<ObjectInfo> there = wait_for<ObjectInfo>([&](auto done) { store_.head(key, done); });
-        const Result<bool> is_ours = there ? is_copy(store_, *there, copied->second) : failure(there.error());
-        if (!is_ours && is_ours.error().errno_value != ENOENT) {
-            return failure(is_ours.error());
-        }
-        if (is_ours && !*is_ours) {
-            own_.saved_by_others.insert(source.key);
-            return failure(EBUSY, key + ": another mount has saved this file");
-        }
-        if (is_ours) {
-            former.emplace_back(key, there->etag);
-        }
-    }
-    if (Status removed = remove_copies(std::move(former)); !removed) {
-        return removed;
-    }
-    for (const ObjectInfo& source : changed) {
-        own_.made.erase(source.key);
-    }
-    return {};
-}
-
-Status DirectoryRename::copy_what_changed() {
-    const std::vector<MovedName> announced = names();
-    if (Status listed = list_source_at_rest(); !listed) {
-        return listed;
-    }
-    if (source_was_implied_ && sources_.empty() && !announced.empty()) {
-        return failure(EBUSY, move_.source + ": another mount has just moved or removed this directory");
-    }
-    std::vector<ObjectInfo> changed;
-    std::set<std::string> present;
-    for (const ObjectInfo& source : sources_) {
-        present.insert(source.key);
-        const auto copied = own_.made.find(source.key);
-        if (copied == own_.made.end() || copied->second.source_etag != source.etag) {
-            changed.push_back(source);
-        }
-    }
-    std::vector<RemoveRequest> removed;
-    for (const auto& [source, copied] : own_.made) {
-        if (!present.contains(source)) {
-            // Where the request is late, the name may be that of another's file.
-            removed.emplace_back(move_.destination + source.substr(move_.source.size()), copied.copy.etag);
-        }
-    }
-    // Before their names go: a repair knows by these what may be a copy.
-    if (Status gone = remove_copies(std::move(removed)); !gone) {
-        return gone;
-    }
-    if (const std::vector<MovedName> all = with_former(announced, names()); all != announced) {
-        Status written =
-            wait_for<void>([&](auto done) { write_names(store_, names_key(record_.rename()), all, done); });
-        if (!written) {
-            return written;
-        }
-    }
-    std::erase_if(own_.made, [&present](const auto& copied) { return !present.contains(copied.first); });
-    if (Status gone = remove_former_copies(changed); !gone) {
-        return gone;
-    }
-    if (Status copied = copy_tree(store_, changed, record_.rename(), while_held(), own_); !copied) {
-        return copied;
-    }
-    for (const ObjectInfo& source : changed) {
-        const auto copied = own_.made.find(source.key);
-        if (copied == own_.made.end() || copied->second.source_etag != source.etag) {
-            return failure(EBUSY, source.key + " is changed while its directory is renamed");
-        }
-    }
-    return {};
-}
-
 // Younger than the records that were just written, it would make those files good: the directory counts as made when it
 // was hidden.
 Result<std::string> DirectoryRename::write_shown_marker(bool with_failures) {
@@ -401,7 +272,7 @@ bool DirectoryRename::go_back() {
     bool is_ours = true;
     Status back = record_.change_state(MarkerState::kRollingBack);
     if (back) {
-        back = roll_back(store_, clock_, record_.rename(), names(), {find_pins_(), while_held()}, own_);
+        back = roll_back(store_, clock_, record_.rename(), announced_, {find_pins_(), while_held()}, own_);
         if (back) {
             back = record_.remove();
         }
@@ -429,7 +300,7 @@ Status DirectoryRename::go_back_when_lost() {
     Status back = record ? Status(taken_over(move_.source)) : record_.make_anew(rename, MarkerState::kRollingBack);
     if (back) {
         // It was repaired, and this mount went on without knowing.
-        back = roll_back(store_, clock_, rename, names(), {find_pins_(), while_held()}, own_);
+        back = roll_back(store_, clock_, rename, announced_, {find_pins_(), while_held()}, own_);
         if (back) {
             back = record_.remove();
         }

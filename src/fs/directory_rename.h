@@ -117,8 +117,11 @@ private:
     RenameRecord record_;
     std::function<DeletePins()> find_pins_;
 
-    // Without the source's marker.
+    // Without the source's marker. A page is as the bucket was at one time.
     std::vector<ObjectInfo> sources_;
+    int pages_ = 0;
+    // As they were written last, for who undoes the rename.
+    std::vector<MovedName> announced_;
     // ETags; empty where there is none.
     std::string source_marker_;
     bool source_was_implied_ = false;

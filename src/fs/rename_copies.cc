@@ -223,7 +223,9 @@ Result<bool> is_copy(ObjectStore& store, const ObjectInfo& object, const Copied&
         return false;
     }
     if (copied.write_id.empty()) {
-        return copied.copy.modified == object.last_modified;
+        // Lists, and the answers to copies of some stores, tell fractions of seconds; descriptions do not.
+        using std::chrono::seconds;
+        return std::chrono::floor<seconds>(copied.copy.modified) == std::chrono::floor<seconds>(object.last_modified);
     }
     // A list says of one that was uploaded in parts when that began, and the answer when it ended.
     const Result<ObjectInfo> there = wait_for<ObjectInfo>([&](auto done) { store.head(object.key, done); });

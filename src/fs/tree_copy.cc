@@ -13,6 +13,7 @@
 #include "fs/copy_ranges.h"
 #include "fs/marker_objects.h"
 #include "fs/object_copy.h"
+#include "fs/pinned_removal.h"
 
 namespace ckptfs::fs {
 
@@ -204,12 +205,17 @@ Status for_each_page(ObjectStore& store, const std::string& prefix,
     return {};
 }
 
-Result<std::vector<ObjectInfo>> list_all(ObjectStore& store, const std::string& prefix) {
+Result<std::vector<ObjectInfo>> list_all(ObjectStore& store, const std::string& prefix, int* pages) {
     std::vector<ObjectInfo> all;
-    Status listed = for_each_page(store, prefix, [&all](std::vector<ObjectInfo>& objects) {
+    int taken = 0;
+    Status listed = for_each_page(store, prefix, [&all, &taken](std::vector<ObjectInfo>& objects) {
         std::move(objects.begin(), objects.end(), std::back_inserter(all));
+        ++taken;
         return Status();
     });
+    if (pages != nullptr) {
+        *pages = taken;
+    }
     return listed ? Result<std::vector<ObjectInfo>>(std::move(all)) : failure(std::move(listed.error()));
 }
 
@@ -260,15 +266,22 @@ Status remove_versions(ObjectStore& store, std::vector<RemoveRequest> versions, 
         }
         return remove_all(store, std::move(versions), terms.may_go_on);
     }
-    return for_each_in_parallel(versions.size(), kRemovalsAtOnce,
-                                [&](std::size_t index, const std::function<void(Status)>& done) {
-                                    RemoveRequest& version = versions[index];
-                                    version.may_send = terms.may_go_on;
-                                    store.remove(version, [done](Status removed) {
-                                        const bool stays = !removed && removed.error().errno_value == ESTALE;
-                                        done(stays ? Status() : std::move(removed));
-                                    });
-                                });
+    // Of bytes: neighbours are written at once.
+    std::vector<char> refused(versions.size(), 0);
+    const auto remove = [&](std::size_t index, const std::function<void(Status)>& done) {
+        RemoveRequest& version = versions[index];
+        version.may_send = terms.may_go_on;
+        store.remove(version, [&is_refused = refused[index], done](Status removed) {
+            is_refused = !removed && removed.error().errno_value == ESTALE ? 1 : 0;
+            done(is_refused != 0 ? Status() : std::move(removed));
+        });
+    };
+    Status removed = for_each_in_parallel(versions.size(), kRemovalsAtOnce, remove);
+    for (std::size_t index = 0; removed && index < versions.size(); ++index) {
+        // Another version is there, or the store tells of this one in lists alone.
+        removed = refused[index] != 0 ? remove_version(store, versions[index]) : std::move(removed);
+    }
+    return removed;
 }
 
 }  // namespace ckptfs::fs

@@ -19,7 +19,8 @@ namespace ckptfs::fs {
 // Until `page` fails.
 Status for_each_page(ObjectStore& store, const std::string& prefix,
                      const std::function<Status(std::vector<ObjectInfo>& objects)>& page);
-Result<std::vector<ObjectInfo>> list_all(ObjectStore& store, const std::string& prefix);
+// `pages`: how many it took.
+Result<std::vector<ObjectInfo>> list_all(ObjectStore& store, const std::string& prefix, int* pages = nullptr);
 
 // Whether what is under way for a rename may go on, asked on any thread: another mount may have taken the rename over.
 using MayGoOn = std::function<bool()>;
