@@ -45,8 +45,11 @@ void add_option(CLI::App& command, const OptionSpec& spec, std::vector<Setting>&
     const std::string name(spec.name);
     CLI::Option* option = nullptr;
     if (spec.is_switch()) {
-        option = command.add_flag_function(
-            names, [&settings, name](std::int64_t /*count*/) { settings.emplace_back(name, "yes"); }, help_text(spec));
+        // With the value that is typed behind a =, as -o and the environment take it; else "true".
+        option = command.add_option_function<std::string>(
+            names, [&settings, name](const std::string& value) { settings.emplace_back(name, value); },
+            help_text(spec));
+        option->expected(0)->type_name("");
     } else {
         option = command.add_option_function<std::string>(
             names, [&settings, name](const std::string& value) { settings.emplace_back(name, value); },
@@ -66,6 +69,23 @@ struct Invocation {
     [[nodiscard]] int usage_error() const { return by_mount ? kMountUsageError : kUsageError; }
 };
 
+// Of "--name=" the parser would take the next word for the value, also where that is another option.
+void split_empty_values(std::vector<std::string>& words) {
+    std::vector<std::string> split;
+    for (std::string& word : words) {
+        const bool is_empty = word.starts_with("--") && word.find('=') == word.size() - 1;
+        if (is_empty) {
+            word.pop_back();
+        }
+        const OptionSpec* const spec = is_empty ? find_option(std::string_view(word).substr(2)) : nullptr;
+        split.push_back(std::move(word));
+        if (is_empty && (spec == nullptr || !spec->is_switch())) {
+            split.emplace_back();
+        }
+    }
+    words = std::move(split);
+}
+
 Invocation understood(std::vector<std::string> arguments) {
     Invocation call;
     if (is_helper_call(arguments)) {
@@ -79,6 +99,7 @@ Invocation understood(std::vector<std::string> arguments) {
     if (call.by_mount) {
         call.words.insert(call.words.begin(), "mount");
     }
+    split_empty_values(call.words);
     return call;
 }
 
@@ -341,7 +362,7 @@ CommandLine parse_command_line(std::vector<std::string> arguments) {
     status_command->add_flag("--watch", status.watch, "repeat every second")->excludes(wait);
 
     WaitRequest sent;
-    std::string sent_within = "0s";
+    std::optional<std::string> sent_within;
     CLI::App* wait_command = app.add_subcommand("wait", "wait until what was acknowledged is in the bucket");
     wait_command->add_option("PATH", sent.paths, "anything in a mount")->required()->type_name("");
     wait_command->add_option("--timeout", sent_within, "give up after so long; without it, never")->type_name("TIME");
@@ -373,11 +394,11 @@ CommandLine parse_command_line(std::vector<std::string> arguments) {
         return status;
     }
     if (wait_command->parsed()) {
-        const auto within = parse_duration(sent_within);
+        const auto within = sent_within ? parse_duration(*sent_within) : Result<Milliseconds>(Milliseconds(0));
         if (!within) {
             return Answer{format("ckptfs: --timeout: {}\n", within.error().message), kUsageError};
         }
-        sent.timeout = *within;
+        sent.timeout = sent_within ? std::optional(*within) : std::nullopt;
         return sent;
     }
     if (warm_command->parsed() || drop_command->parsed()) {

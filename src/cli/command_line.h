@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -47,8 +48,8 @@ struct StatusRequest {
 struct WaitRequest {
     // Anything in mounts.
     std::vector<std::string> paths;
-    // 0: as long as it takes.
-    Milliseconds timeout{0};
+    // Without one, as long as it takes.
+    std::optional<Milliseconds> timeout{};
 };
 
 // `ckptfs warm` and `ckptfs drop`.

@@ -58,11 +58,17 @@ Result<MountEntry> mount_with(const std::string& path) {
 class Wait {
 public:
     explicit Wait(const WaitRequest& request)
-        : timeout_(request.timeout), deadline_(std::chrono::steady_clock::now() + request.timeout) {}
+        : timeout_(request.timeout),
+          deadline_(std::chrono::steady_clock::now() + request.timeout.value_or(Milliseconds(0))) {}
 
-    // All that was acknowledged by the first look.
-    Status until_sent(const MountEntry& mount) {
-        std::optional<std::uint64_t> last;
+    // What the mount has acknowledged by now; empty where it does not say.
+    static std::optional<std::uint64_t> acknowledged(const MountEntry& mount) {
+        const Result<MountStatus> status = status_of(mount);
+        return status ? std::optional(status->unsent.last_acknowledged) : std::nullopt;
+    }
+
+    // `last`: what is waited for; empty: what was acknowledged by the first look.
+    Status until_sent(const MountEntry& mount, std::optional<std::uint64_t> last) {
         for (int silent = 0;;) {
             const Result<MountStatus> status = status_of(mount);
             if (!status && ++silent >= kMostSilent) {
@@ -96,9 +102,7 @@ private:
                                          escaped(mount.mount_point), counted(unsent.given_up, "commit marker"),
                                          escaped(unsent.given_up_key), unsent.given_up > 1 ? ", ..." : ""));
     }
-    [[nodiscard]] bool is_over() const {
-        return timeout_ > Milliseconds(0) && std::chrono::steady_clock::now() >= deadline_;
-    }
+    [[nodiscard]] bool is_over() const { return timeout_ && std::chrono::steady_clock::now() >= deadline_; }
 
     // What fails, once each.
     void tell(const UnsentActivity& unsent) {
@@ -109,7 +113,7 @@ private:
         }
     }
 
-    const Milliseconds timeout_;
+    const std::optional<Milliseconds> timeout_;
     const std::chrono::steady_clock::time_point deadline_;
     std::string told_;
 };
@@ -118,9 +122,15 @@ private:
 
 int wait_command(const WaitRequest& request) {
     Wait wait(request);
+    // Of all of them now, and not when their turn comes.
+    std::vector<std::pair<Result<MountEntry>, std::optional<std::uint64_t>>> mounts;
     for (const std::string& path : request.paths) {
-        const Result<MountEntry> mount = mount_with(path);
-        const Status sent = mount ? wait.until_sent(*mount) : failure(mount.error());
+        Result<MountEntry> mount = mount_with(path);
+        const auto last = mount ? Wait::acknowledged(*mount) : std::nullopt;
+        mounts.emplace_back(std::move(mount), last);
+    }
+    for (const auto& [mount, last] : mounts) {
+        const Status sent = mount ? wait.until_sent(*mount, last) : failure(mount.error());
         if (!sent) {
             std::fprintf(stderr, "ckptfs: %s\n", sent.error().message.c_str());
             return 1;

@@ -202,8 +202,9 @@ constexpr auto kTable = std::to_array<OptionSpec>({
      [](Config& c, std::string_view v) { return set_text(c.write.staging_dir, v); }},
     {kWriting, "stage", "", "GLOB,…", "", "files that are written in any order",
      "Use it for programs that open a new file write-only and then seek back. The file is kept in --staging-dir until "
-     "it is closed or synced. Files opened for reading and writing, and files that exist, do not need this option. It "
-     "may be given more than once; all patterns apply, including those of CKPTFS_STAGE.",
+     "it is closed or synced. Files opened for reading and writing, and files that exist, do not need this option. As "
+     "in all lists of files, GLOB is compared with the file's name, without its directory. It may be given more than "
+     "once; all patterns apply, including those of CKPTFS_STAGE.",
      [](Config& c, std::string_view v) -> Status {
          for (std::string& glob : parse_list(v)) {
              c.write.stage.push_back(std::move(glob));
@@ -345,6 +346,24 @@ std::string manual_entry(const OptionSpec& option) {
     return entry + "\n\n";
 }
 
+// They are compared with the last component of a path, so that one with a slash matches nothing.
+Status check_globs(const Config& config) {
+    const auto lists = std::to_array<std::pair<const char*, const std::vector<std::string>*>>({
+        {"stage", &config.write.stage},
+        {"keep-on-kill", &config.write.keep_on_kill},
+        {"commit-marker", &config.write.commit_markers},
+        {"compress-exclude", &config.codec.exclude},
+    });
+    for (const auto& [name, globs] : lists) {
+        for (const std::string& glob : *globs) {
+            if (glob.find('/') != std::string::npos) {
+                return failure(EINVAL, format("--{}: {}: give the name of a file, without a directory", name, glob));
+            }
+        }
+    }
+    return {};
+}
+
 }  // namespace
 
 std::span<const OptionSpec> option_table() {
@@ -413,6 +432,8 @@ Status apply_environment(Config& config, const Environment& environment) {
 }
 
 // A mount sends ten heartbeats in this time, each a request.
+// Less ends requests before they can be answered.
+constexpr Milliseconds kLeastTimeout{100};
 constexpr Milliseconds kLeastRepairAfter{1'000};
 
 Status check_config(const Config& config) {
@@ -422,6 +443,12 @@ Status check_config(const Config& config) {
     }
     if (config.names.rename_repair_after < kLeastRepairAfter) {
         return failure(EINVAL, "--rename-repair-after: at least 1s, or mounts undo each other's renames");
+    }
+    if (config.store.retry_for < kLeastTimeout || config.store.stall_timeout < kLeastTimeout) {
+        return failure(EINVAL, "--retry-for, --stall-timeout: at least 100ms, or no answer comes in time");
+    }
+    if (Status names = check_globs(config); !names) {
+        return names;
     }
     if (config.disk.acknowledges && config.disk.directory.empty()) {
         return failure(EINVAL, "--ack disk: set --cache-dir, a directory on the disk that is to acknowledge");

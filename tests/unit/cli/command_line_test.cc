@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/text.h"
 #include "config/options.h"
 
 namespace ckptfs {
@@ -169,6 +170,47 @@ TEST(CommandLine, ToolsTakeTheOptionsOfTheStoreAndNoOthers) {
     }
 }
 
+// As -o and the environment take it.
+TEST(CommandLine, ASwitchMayBeTurnedOff) {
+    for (const std::string& value : {std::string("no"), std::string("false"), std::string("0")}) {
+        const CommandLine line =
+            parse_command_line({"ckptfs", "mount", "s3://b", "/mnt", "--read-only", "--read-only=" + value});
+        const auto config = make_config(std::get<MountRequest>(line), kNothing);
+        ASSERT_TRUE(config) << config.error().message;
+        EXPECT_FALSE(config->names.read_only) << value;
+    }
+    const CommandLine on = parse_command_line({"ckptfs", "mount", "s3://b", "/mnt", "--read-only"});
+    EXPECT_TRUE(make_config(std::get<MountRequest>(on), kNothing)->names.read_only);
+    const CommandLine wrong = parse_command_line({"ckptfs", "mount", "s3://b", "/mnt", "--read-only=maybe"});
+    const auto config = make_config(std::get<MountRequest>(wrong), kNothing);
+    ASSERT_FALSE(config);
+    EXPECT_NE(config.error().message.find("yes or no"), std::string::npos);
+}
+
+TEST(CommandLine, AListOfNamesTakesNoDirectory) {
+    for (const char* const list : {"stage", "keep-on-kill", "commit-marker", "compress-exclude"}) {
+        const auto config = configure({format("--{}", list), "*.log,logs/*.txt"});
+        ASSERT_FALSE(config) << list;
+        EXPECT_NE(config.error().message.find(format("--{}: logs/*.txt", list)), std::string::npos);
+    }
+}
+
+TEST(CommandLine, ATimeInWhichNothingIsAnsweredIsRefused) {
+    for (const char* const option : {"--retry-for", "--stall-timeout"}) {
+        EXPECT_FALSE(configure({option, "0s"})) << option;
+        EXPECT_TRUE(configure({option, "1s"})) << option;
+    }
+}
+
+TEST(CommandLine, AnEmptyValueTakesNoOtherOption) {
+    const CommandLine line =
+        parse_command_line({"ckptfs", "mount", "s3://b", "/mnt", "--commit-marker=", "--read-only"});
+    const auto config = make_config(std::get<MountRequest>(line), kNothing);
+    ASSERT_TRUE(config) << config.error().message;
+    EXPECT_TRUE(config->names.read_only);
+    EXPECT_TRUE(config->write.commit_markers.empty());
+}
+
 TEST(CommandLine, VerifyTakesAWholeBucket) {
     const CommandLine line = parse_command_line({"ckptfs", "verify", "s3://bucket"});
     ASSERT_TRUE(std::holds_alternative<ToolRequest>(line));
@@ -181,6 +223,9 @@ TEST(CommandLine, WaitTakesPathsAndATime) {
     ASSERT_NE(request, nullptr);
     EXPECT_EQ(request->paths, (std::vector<std::string>{"/mnt/a", "/mnt/b/file"}));
     EXPECT_EQ(request->timeout, std::chrono::minutes(2));
+    const CommandLine at_once = parse_command_line({"ckptfs", "wait", "/mnt/a", "--timeout", "0"});
+    EXPECT_EQ(std::get<WaitRequest>(at_once).timeout, Milliseconds(0));
+    EXPECT_FALSE(std::get<WaitRequest>(parse_command_line({"ckptfs", "wait", "/mnt/a"})).timeout);
     for (const auto& wrong :
          {std::vector<std::string>{"ckptfs", "wait"}, {"ckptfs", "wait", "/mnt/a", "--timeout", "soon"}}) {
         EXPECT_EQ(std::get<Answer>(parse_command_line(wrong)).exit_code, 2);
