@@ -137,6 +137,8 @@ private:
     std::unique_ptr<Executor> marker_threads_;
     std::unique_ptr<MemoryPool> pool_;
     // Notified of uploads until the client has stopped.
+    // Of the disks of --ack disk: the next mount may have them once the journal, which says what is left, is let go.
+    std::vector<std::shared_ptr<const FileDescriptor>> place_locks_;
     std::unique_ptr<MountJournal> journal_;
     std::vector<Leftovers> leftovers_;
     LostAnswers lost_answers_;

@@ -58,6 +58,9 @@ Result<ObjectStore*> Machinery::make_store() {
     if (!disks) {
         return failure(std::move(disks.error()));
     }
+    for (const UnsentPlace& disk : *disks) {
+        place_locks_.push_back(disk.lock);
+    }
     open_journal(*disks);
     lost_.reset(new LostUploads({client_->store(), *timer_, client_->clock(), *journal_, lost_answers_}));
     aborts_ = std::make_unique<UploadAborts>(client_->store(), *timer_, *journal_);

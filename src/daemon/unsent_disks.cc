@@ -156,7 +156,7 @@ Result<std::vector<UnsentPlace>> lock_unsent_places(const std::string& cache_dir
             ::unlink(wanted_of(directory).c_str());
         }
         if (lock && (places.empty() || has_left(directory))) {
-            places.push_back({directory, std::move(lock)});
+            places.push_back({directory, std::make_shared<const FileDescriptor>(std::move(lock))});
         }
     }
     // A power cut takes what is acknowledged there if it takes a name on the way to it. The directory above the cache

@@ -24,7 +24,8 @@ namespace ckptfs {
 // One of these directories, as long as it is locked.
 struct UnsentPlace {
     std::string directory;
-    FileDescriptor lock;
+    // Until the last copy is gone.
+    std::shared_ptr<const FileDescriptor> lock;
 };
 // The first is for this mount; the others have something that was left. Waits for those of mounts that are about to
 // end. `source`: "https://HOST/BUCKET/PREFIX"
