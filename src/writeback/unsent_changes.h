@@ -298,6 +298,8 @@ private:
     std::uint64_t last_number_ GUARDED_BY(mutex_) = 0;
     std::uint64_t last_acknowledged_ GUARDED_BY(mutex_) = 0;
     std::uint64_t last_file_ GUARDED_BY(mutex_) = 0;
+    // Of changes that the last mount of the disk has left, by number; some are gone.
+    std::map<std::uint64_t, std::weak_ptr<BodyFile>> left_files_ GUARDED_BY(mutex_);
     // Sends under way, and calls to the log.
     std::uint64_t under_way_ GUARDED_BY(mutex_) = 0;
     bool sending_ GUARDED_BY(mutex_) = false;

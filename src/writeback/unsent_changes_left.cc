@@ -91,8 +91,13 @@ std::vector<std::shared_ptr<BodyFile>> UnsentChanges::open_files(const UnsentCha
             continue;
         }
         last_file_ = std::max(last_file_, piece.file);
-        Result<std::shared_ptr<BodyFile>> file = BodyFile::open(environment_.directory, piece.file);
+        // What was copied within the bucket has its bytes from the same one: it stays until the last has been sent.
+        std::weak_ptr<BodyFile>& known = left_files_[piece.file];
+        std::shared_ptr<BodyFile> opened = known.lock();
+        Result<std::shared_ptr<BodyFile>> file =
+            opened != nullptr ? opened : BodyFile::open(environment_.directory, piece.file);
         if (file) {
+            known = *file;
             files.emplace(piece.file, std::move(*file));
         } else {
             // What needs it fails, and says so for as long as it does.

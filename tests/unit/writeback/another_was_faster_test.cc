@@ -77,6 +77,22 @@ TEST_F(AnotherWasFaster, ANameThatIsMadeOnceIsLostAndTold) {
     EXPECT_EQ(bucket.content("p/d/a"), kLarge);
 }
 
+// Both have their bytes in one file on the disk.
+TEST_F(AnotherWasFaster, WhatWasSavedUnderAnotherNameOutlivesItsRemovalByTheNextMount) {
+    {
+        const auto made = refused();
+        EXPECT_TRUE(made->copy("p/d/a", "p/d/b"));
+        made->cut_off();
+    }
+    const auto next = mount();
+    EXPECT_EQ(next->content("p/d/b"), kLarge);
+    EXPECT_TRUE((*next)->remove("p/d/a"));
+    next->unsent().start();
+    next->wait_until_sent();
+    EXPECT_EQ(bucket.content("p/d/b"), kLarge);
+    EXPECT_EQ(next->content("p/d/b"), kLarge);
+}
+
 TEST_F(AnotherWasFaster, ItsRemovalLetsTheRestGoOn) {
     const auto made = refused();
     ASSERT_TRUE((*made)->remove("p/d/a", (*made)->head("p/d/a")->etag));
