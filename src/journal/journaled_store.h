@@ -147,16 +147,19 @@ private:
     }
     // No upload of this key that was begun before, was given up, or whose answer was lost, makes a failure of the file
     // any more. One that is given up may not be known as such yet: it ends once the failure is recorded. One that was
-    // begun later is of a later version.
+    // begun later is of a later version. Behind a disk what is saved may have been acknowledged long before: it says
+    // nothing of a file that was being written when the mount was killed.
     StoreDone<PutResponse> saving(const UploadId& upload, StoreDone<PutResponse> done) {
-        return [&lost = lost_, &aborts = aborts_, &journal = journal_, key = upload.key,
+        return [&lost = lost_, &aborts = aborts_, &journal = journal_, key = upload.key, is_new = !is_behind_disk_,
                 before = journal_.begun_before(upload), done = std::move(done)](Result<PutResponse> saved) {
             if (saved) {
                 for (const UploadId& each : before) {
                     journal.made_good(each);
                 }
                 aborts.saved(key);
-                lost.saved(key);
+                if (is_new) {
+                    lost.saved(key);
+                }
             }
             done(std::move(saved));
         };

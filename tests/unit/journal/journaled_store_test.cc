@@ -309,5 +309,22 @@ TEST_F(TwiceBegunUploads, AreNoFailureOfAFileThatADiskHas) {
     EXPECT_EQ(contents().made_good[0].id, upload.id);
 }
 
+// The version before may have been acknowledged long ago, and is sent by the mount that follows.
+TEST_F(TwiceBegunUploads, OfWhatADiskSendsSayNothingOfAFileThatWasBeingWritten) {
+    JournaledStore behind_disk(store_, *made_, lost_, aborts_, "run/", true);
+    int told = 0;
+    lost_.adopt({{"run/a.pt", clock_.wall_now(), 1}},
+                [&told](const std::string& /*key*/, WallTime /*asked*/, const StoreDone<void>& done) {
+                    done(++told == 1 ? failure(EIO, "the record was refused") : Status());
+                });
+    PutRequest request;
+    request.key = "run/a.pt";
+    request.body = Payload::from_string("the version before");
+    behind_disk.put(request, [](const Result<PutResponse>& sent) { EXPECT_TRUE(sent); });
+    clock_.move(std::chrono::minutes(1));
+    timer_.run();
+    EXPECT_EQ(told, 2);
+}
+
 }  // namespace
 }  // namespace ckptfs
