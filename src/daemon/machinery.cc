@@ -231,13 +231,14 @@ void Machinery::end_leftovers_of_mounts(std::vector<Leftovers> leftovers, const 
     fs_->end_renames(renames);
     // Before their journal goes, because ours has them from then on.
     if (!intents.empty()) {
-        lost_->adopt(intents, [this, untold](const std::string& key, WallTime asked, StoreDone<void> done) {
-            fs_->record_unfinished({key, "", asked}, [this, untold, key, done = std::move(done)](Status told) {
-                if (told && untold != nullptr && untold->was_last(key)) {
-                    others_know_all();
-                }
-                done(std::move(told));
-            });
+        lost_->adopt(intents, [this, untold](const UploadIntent& last, StoreDone<void> done) {
+            fs_->record_unfinished({last.key, "", last.asked, last.earlier_sent},
+                                   [this, untold, key = last.key, done = std::move(done)](Status told) {
+                                       if (told && untold != nullptr && untold->was_last(key)) {
+                                           others_know_all();
+                                       }
+                                       done(std::move(told));
+                                   });
         });
     }
     std::map<std::string, std::vector<Leftovers>> by_disk;

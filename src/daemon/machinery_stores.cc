@@ -132,6 +132,7 @@ Result<std::uint64_t> Machinery::unsent_limit() const {
 }
 
 WritebackEnvironment Machinery::writeback_environment(ObjectStore& bucket, std::uint64_t limit) {
+    files_begun_ = std::make_unique<FilesBegun>(*journal_, client_->clock());
     WritebackEnvironment common{bucket, *pool_, *timer_, client_->clock(), *unsent_threads_, "", limit, nullptr};
     common.is_barrier = [this](const std::string& key) { return fs::is_commit_marker(key, config_.write); };
     common.prefix = config_.store.prefix;
@@ -146,6 +147,7 @@ WritebackEnvironment Machinery::writeback_environment(ObjectStore& bucket, std::
     common.given_up = given_up_.get();
     // Before a program of the next mount looks for it.
     common.in_bucket = [this](const ObjectInfo& acknowledged, const std::string& etag) {
+        files_begun_->sent(acknowledged.key, acknowledged.last_modified);
         disk_->sent(acknowledged, etag);
     };
     common.make_room = [this] { return keeping_ != nullptr && keeping_->make_room(); };
@@ -159,8 +161,7 @@ WritebackEnvironment Machinery::writeback_environment(ObjectStore& bucket, std::
     };
     common.patience = config_.store.retry_for;
     common.begin_file = [this](const std::string& key) -> std::function<void()> {
-        const UploadIntent intent = journal_->intend(key, client_->clock().wall_now());
-        return [this, intent] { journal_->intent_ended(intent); };
+        return [this, intent = files_begun_->begin(key)] { files_begun_->end(intent); };
     };
     return common;
 }

@@ -51,6 +51,8 @@ struct UnfinishedFile {
     // Empty for an object, and for an upload of which only the time of the request is known.
     std::string upload;
     std::optional<WallTime> asked{};
+    // What is dated to this time or before is an earlier version.
+    WallTime earlier_sent{};
 };
 
 // A local disk acknowledges what the mount does (--ack disk): for what is not to be left to that.

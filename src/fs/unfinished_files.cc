@@ -28,14 +28,14 @@ void UnfinishedFiles::record(UnfinishedFile file, Reply<void> reply) {
         return;
     }
     const bool is_store_time = !file.asked;
-    find_beginning(file, [this, key = std::move(key), is_store_time,
+    find_beginning(file, [this, key = std::move(key), is_store_time, earlier_sent = file.earlier_sent,
                           reply = std::move(reply)](Result<std::optional<WallTime>> begun) {
         if (!begun) {
             reply(failure(std::move(begun.error())));
         } else if (!*begun) {
             reply({});
         } else {
-            judge(key, {**begun, is_store_time}, reply);
+            judge(key, {**begun, is_store_time, earlier_sent}, reply);
         }
     });
 }
@@ -107,7 +107,9 @@ void UnfinishedFiles::judge(const std::string& key, const Beginning& begun, Repl
             return;
         }
         const std::optional<ObjectInfo> object = found ? std::optional(std::move(*found)) : std::nullopt;
-        const OpenUpload upload{UploadId{key, ""}, begun.time};
+        // Times of the store are in seconds.
+        const WallTime no_earlier = std::max(begun.time, begun.earlier_sent + std::chrono::seconds(1));
+        const OpenUpload upload{UploadId{key, ""}, no_earlier};
         if (is_in_the_making(upload, object, state_.env.clock.wall_now(), state_.env.write.config.failed_sibling_ttl)) {
             judge_directories(key, begun, object ? object->etag : "", reply);
         } else {

@@ -37,6 +37,8 @@ private:
         WallTime time;
         // Else that of the mount, which may be some seconds off.
         bool is_store_time = false;
+        // UnfinishedFile::earlier_sent.
+        WallTime earlier_sent{};
     };
     void judge(const std::string& key, const Beginning& begun, Reply<void> reply);
     void judge_directories(const std::string& key, const Beginning& begun, const std::string& etag_before,

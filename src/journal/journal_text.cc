@@ -40,6 +40,10 @@ std::string decoded(std::string_view word) {
     return text;
 }
 
+std::int64_t seconds_of(WallTime time) {
+    return std::chrono::floor<std::chrono::seconds>(time.time_since_epoch()).count();
+}
+
 // "SECONDS KEY"
 std::optional<UploadIntent> parse_intent(std::string_view text) {
     const auto seconds = take_number<std::int64_t>(text);
@@ -63,6 +67,12 @@ void parse_line(std::string_view line, OpenLines& open) {
     if (line.starts_with('?') && space != std::string_view::npos) {
         if (std::optional<UploadIntent> intent = parse_intent(line.substr(space + 1))) {
             open.intents[std::string(line.substr(1, space - 1))] = std::move(*intent);
+        }
+    } else if (line.starts_with('^') && space != std::string_view::npos) {
+        std::string_view rest = line.substr(space + 1);
+        const auto seconds = take_number<std::int64_t>(rest);
+        if (const auto sent = open.intents.find(line.substr(1, space - 1)); seconds && sent != open.intents.end()) {
+            sent->second.earlier_sent = WallTime(std::chrono::seconds(*seconds));
         }
     } else if (line.starts_with('=')) {
         if (const auto answered = open.intents.find(line.substr(1)); answered != open.intents.end()) {
@@ -120,8 +130,11 @@ JournalContents parse_journal(std::string_view text) {
 }
 
 std::string intent_line(const UploadIntent& intent) {
-    const auto seconds = std::chrono::floor<std::chrono::seconds>(intent.asked.time_since_epoch()).count();
-    return format("?{} {} {}\n", intent.number, seconds, encoded(intent.key));
+    return format("?{} {} {}\n", intent.number, seconds_of(intent.asked), encoded(intent.key));
+}
+
+std::string intent_earlier_sent_line(const UploadIntent& intent) {
+    return format("^{} {}\n", intent.number, seconds_of(intent.earlier_sent));
 }
 
 std::string intent_answered_line(const UploadIntent& intent) {

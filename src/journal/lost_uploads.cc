@@ -25,7 +25,7 @@ bool may_have_taken_effect(const Error& error) {
     return error.outcome_unknown || error.errno_value == ECANCELED;
 }
 
-void tell_none(const std::string& /*key*/, WallTime /*asked*/, const StoreDone<void>& done) {
+void tell_none(const UploadIntent& /*last*/, const StoreDone<void>& done) {
     done(failure(ECANCELED, "the mount has ended"));
 }
 
@@ -95,11 +95,17 @@ public:
         }
         for (const UploadIntent& each : intents) {
             const UploadedFile file = each.file_ended ? UploadedFile::kSafe : UploadedFile::kUnfinished;
-            const UploadIntent ours = environment_.journal.intend(each.key, each.asked, file);
+            UploadIntent ours = environment_.journal.intend(each.key, each.asked, file);
+            if (each.earlier_sent != WallTime{}) {
+                ours.earlier_sent = each.earlier_sent;
+                environment_.journal.intent_outlived(ours);
+            }
             const MutexLock lock(mutex_);
             if (Key* key = add(ours); key != nullptr && !each.file_ended) {
                 key->untold = true;
-                key->last_asked = std::max(key->last_asked, ours.asked);
+                if (key->last.asked <= ours.asked) {
+                    key->last = ours;
+                }
             }
         }
         look();
@@ -153,7 +159,7 @@ private:
         std::vector<UploadIntent> intents;
         // Whether some are of a killed mount and others have not been told of its file; the latest of those.
         bool untold = false;
-        WallTime last_asked{};
+        UploadIntent last{};
         bool looked_at = false;
         // The last look.
         bool failed = false;
@@ -226,10 +232,9 @@ private:
             return;
         }
         const TellOthers tell_others = tell_others_;
-        const WallTime last_asked = state.last_asked;
+        const UploadIntent last = state.last;
         lock.unlock();
-        tell_others(key, last_asked,
-                    [self = shared_from_this(), round](const Status& result) { self->told(round, result); });
+        tell_others(last, [self = shared_from_this(), round](const Status& result) { self->told(round, result); });
     }
 
     void told(const SharedRound& round, const Status& result) {

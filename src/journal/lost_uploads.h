@@ -69,8 +69,8 @@ public:
     void create_upload(CreateUploadRequest request, UploadedFile file, StoreDone<UploadId> done);
     // Something else has saved the file: what was asked for before tells of it no more.
     void saved(const std::string& key);
-    // Calls back with success when the uploads of `key`, the latest of them asked for at `asked`, may be ended.
-    using TellOthers = std::function<void(const std::string& key, WallTime asked, StoreDone<void> done)>;
+    // Calls back with success when the uploads of a key, of which this was asked for last, may be ended.
+    using TellOthers = std::function<void(const UploadIntent& last, StoreDone<void> done)>;
     // Those of a mount that was killed. `tell_others` is not called any more after stop(nullptr).
     void adopt(const std::vector<UploadIntent>& intents, TellOthers tell_others);
     // For the end of the mount: looks once more, and calls `ended` when nothing more can be done. Without `ended` it

@@ -122,6 +122,10 @@ UploadIntent MountJournal::intend(const std::string& key, WallTime asked, Upload
     return intent;
 }
 
+void MountJournal::intent_outlived(const UploadIntent& intent) {
+    note_more(format("?{}", intent.number), intent_earlier_sent_line(intent));
+}
+
 void MountJournal::intent_answered(const UploadIntent& intent) {
     note_more(format("?{}", intent.number), intent_answered_line(intent));
 }

@@ -69,6 +69,8 @@ public:
 
     [[nodiscard]] UploadIntent intend(const std::string& key, WallTime asked,
                                       UploadedFile file = UploadedFile::kUnfinished);
+    // As its earlier_sent says; no difference where it has ended.
+    void intent_outlived(const UploadIntent& intent);
     // Once the upload that has begun is noted: from then on that one tells of the file. Or once something else has
     // saved it.
     void intent_answered(const UploadIntent& intent);

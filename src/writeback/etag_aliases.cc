@@ -1,15 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "writeback/etag_aliases.h"
 
-namespace ckptfs {
+#include <chrono>
 
-void EtagAliases::note(const std::string& key, const std::string& acknowledged, const std::string& etag) {
+namespace ckptfs {
+namespace {
+
+// That of the mount is set by the answers of the store, which tell it to the second.
+constexpr std::chrono::seconds kClocksDifferBy{20};
+
+}  // namespace
+
+void EtagAliases::note(const std::string& key, const std::string& acknowledged, const std::string& etag,
+                       const Times& times) {
     if (acknowledged == etag) {
         // An earlier version's would be taken for this one's.
         aliases_.erase(key);
         return;
     }
-    aliases_.insert_or_assign(key, Alias{acknowledged, etag, ++last_});
+    aliases_.insert_or_assign(key, Alias{acknowledged, etag, times, ++last_});
     order_.push_back({key, last_});
     while (aliases_.size() > kMost || order_.size() > 2 * kMost) {
         // Only what was not noted again since.
@@ -18,6 +27,19 @@ void EtagAliases::note(const std::string& key, const std::string& acknowledged, 
             aliases_.erase(found);
         }
         order_.pop_front();
+    }
+}
+
+void EtagAliases::show(ObjectInfo& object) const {
+    const auto found = aliases_.find(object.key);
+    if (found == aliases_.end() || found->second.etag != object.etag) {
+        return;
+    }
+    object.etag = found->second.acknowledged;
+    const Times& times = found->second.times;
+    if (times.acknowledged != WallTime{} && object.last_modified <= times.sent + kClocksDifferBy) {
+        // As a store tells it: a time that is compared with those of what the store has dated.
+        object.last_modified = std::chrono::floor<std::chrono::seconds>(times.acknowledged);
     }
 }
 

@@ -15,6 +15,9 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "ckptfs/clock.h"
+#include "ckptfs/object_store.h"
+
 namespace ckptfs {
 
 class EtagAliases {
@@ -22,8 +25,17 @@ public:
     // Each takes about 300 bytes.
     static constexpr std::size_t kMost = 65'536;
 
+    // Of one version, by the clock of the mount.
+    struct Times {
+        // Not known where it is zero.
+        WallTime acknowledged{};
+        WallTime sent{};
+    };
     // Nothing where both are the same.
-    void note(const std::string& key, const std::string& acknowledged, const std::string& etag);
+    void note(const std::string& key, const std::string& acknowledged, const std::string& etag, const Times& times);
+    // As the store tells of it, in the words of here: it is of the time when it was acknowledged, and not of that when
+    // it was sent, which may be after a later one was begun. One of the same bytes that is younger is another mount's.
+    void show(ObjectInfo& object) const;
     // As it is known here, and as the store knows it.
     [[nodiscard]] std::string here(const std::string& key, const std::string& etag) const;
     [[nodiscard]] std::string there(const std::string& key, const std::string& etag) const;
@@ -33,6 +45,7 @@ private:
     struct Alias {
         std::string acknowledged;
         std::string etag;
+        Times times{};
         std::uint64_t number = 0;
     };
     struct Noted {

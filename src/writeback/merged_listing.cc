@@ -107,7 +107,7 @@ private:
         const std::string token = page_.next_continuation_token;
         range_.last = token.empty() ? "" : last_name();
         for (ObjectInfo& object : page_.objects) {
-            object.etag = unsent_.etag_here(object.key, object.etag);
+            unsent_.show_as_here(object);
         }
         const bool covers_some = token.empty() || !range_.last.empty();
         ListResponse merged =

@@ -166,6 +166,11 @@ std::string UnsentChanges::etag_here(const std::string& key, const std::string& 
     return aliases_.here(key, etag);
 }
 
+void UnsentChanges::show_as_here(ObjectInfo& object) const {
+    const MutexLock lock(mutex_);
+    aliases_.show(object);
+}
+
 std::string UnsentChanges::etag_there(const std::string& key, const std::string& etag) const {
     const MutexLock lock(mutex_);
     return aliases_.there(key, etag);

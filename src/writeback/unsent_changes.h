@@ -151,6 +151,8 @@ public:
     // kWriteIdMetadata of what is unsent under this name; empty where nothing is.
     [[nodiscard]] std::string write_id(const std::string& key) const;
     [[nodiscard]] std::string etag_here(const std::string& key, const std::string& etag) const;
+    // EtagAliases::show().
+    void show_as_here(ObjectInfo& object) const;
     [[nodiscard]] std::string etag_there(const std::string& key, const std::string& etag) const;
 
     // A file that was being written.

@@ -49,13 +49,15 @@ void UnsentChanges::take_over(std::vector<LogEntry> entries) {
             unsent.insert_or_assign(change->number, std::move(*change));
         } else {
             const SentChange& sent = std::get<SentChange>(entry);
+            EtagAliases::Times times{{}, environment_.clock.wall_now()};
             if (const auto found = unsent.find(sent.number); found != unsent.end()) {
+                times.acknowledged = found->second.object.last_modified;
                 if (!sent.etag.empty()) {
                     sent_before_.emplace_back(std::move(found->second.object), sent.etag);
                 }
                 unsent.erase(found);
             }
-            aliases_.note(sent.key, sent.acknowledged_etag, sent.etag);
+            aliases_.note(sent.key, sent.acknowledged_etag, sent.etag, times);
         }
     }
     for (auto& [number, change] : unsent) {

@@ -293,7 +293,8 @@ void UnsentChanges::sent(const HeldPtr& held, const std::string& etag) {
     {
         const MutexLock lock(mutex_);
         if (!etag.empty()) {
-            aliases_.note(change.object.key, change.object.etag, etag);
+            aliases_.note(change.object.key, change.object.etag, etag,
+                          {change.object.last_modified, environment_.clock.wall_now()});
         }
         being_noted_.erase({change.object.key, change.object.etag});
         order_.ended(change.number);

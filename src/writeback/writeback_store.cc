@@ -46,9 +46,9 @@ void WritebackStore::head(std::string key, StoreDone<ObjectInfo> done) {
         done(held->removes() ? Result<ObjectInfo>(no_such_key(key)) : held->change.object);
         return;
     }
-    environment_.store.head(key, [this, key, done = std::move(done)](Result<ObjectInfo> object) {
+    environment_.store.head(key, [this, done = std::move(done)](Result<ObjectInfo> object) {
         if (object) {
-            object->etag = unsent_->etag_here(key, object->etag);
+            unsent_->show_as_here(*object);
         }
         done(std::move(object));
     });
@@ -73,17 +73,15 @@ Milliseconds WritebackStore::quiet_for() const {
 }
 
 void WritebackStore::get_sent(GetRequest request, StoreDone<GetResponse> done) {
-    std::string key = request.key;
-    request.if_match = unsent_->etag_there(key, request.if_match);
+    request.if_match = unsent_->etag_there(request.key, request.if_match);
     // That of the acknowledgement, which is not the store's.
     request.if_modified = {};
-    environment_.store.get(std::move(request),
-                           [this, key = std::move(key), done = std::move(done)](Result<GetResponse> got) {
-                               if (got) {
-                                   got->object.etag = unsent_->etag_here(key, got->object.etag);
-                               }
-                               done(std::move(got));
-                           });
+    environment_.store.get(std::move(request), [this, done = std::move(done)](Result<GetResponse> got) {
+        if (got) {
+            unsent_->show_as_here(got->object);
+        }
+        done(std::move(got));
+    });
 }
 
 void WritebackStore::get_held(GetRequest request, const HeldPtr& held, StoreDone<GetResponse> done) {

@@ -185,13 +185,21 @@ def test_a_node_that_died_holds_markers_back_until_it_is_mounted_again(make, mou
     assert files(simulator, prefix) == ["step/", "step/.metadata", "step/1.distcp"]
 
 
-def test_a_file_that_was_being_written_at_a_kill_holds_markers_back(make, mount, simulator, prefix, tmp_path):
+@pytest.mark.parametrize("earlier", ["no earlier version", "one that was sent meanwhile"])
+def test_a_file_that_was_being_written_at_a_kill_holds_markers_back(make, mount, simulator, prefix, tmp_path, earlier):
     journals = {"CKPTFS_STATE_DIR": str(tmp_path / "journals")}
     writes, marks = make(environment=journals), mount("--retry-for", "1s")
     (writes / "step").mkdir()
     wait(writes.path)
+    has_earlier = earlier != "no earlier version"
+    if has_earlier:
+        hold(simulator, prefix, "step/1.distcp")
+        (writes / "step/1.distcp").write_bytes(SMALL)
     file = open(writes / "step/1.distcp", "wb", buffering=0)
     file.write(SHARD)
+    if has_earlier:
+        simulator.clear_faults()
+        wait_until(lambda: "step/1.distcp" in files(simulator, prefix), "the earlier version to be sent")
     wait_until(lambda: simulator.all_keys(f"{prefix}.ckptfs/unsent/"), "others to be told")
     refuse_to_commit(marks / "step")
     writes.process.kill()

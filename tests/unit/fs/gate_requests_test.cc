@@ -302,6 +302,21 @@ TEST_F(GateRequestsTest, WhatADeadMountLeftIsAFailureInADirectoryThatWasMadeBefo
     EXPECT_TRUE(store.exists("p/.ckptfs/failed/run/step/other"));
 }
 
+// A disk acknowledges what it sends later (--ack disk).
+TEST_F(GateRequestsTest, WhatADeadMountLeftIsAFailureBesideAnEarlierVersionThatWasSentSince) {
+    const auto tell = [&](const char* key, Milliseconds begun_before, Milliseconds sent_after) {
+        store.put_object(key, "the version before");
+        const WallTime there = store.info(key).last_modified;
+        return answer<void>([&](auto reply) {
+            fs->record_unfinished({key, "", there - begun_before, there + sent_after}, reply);
+        });
+    };
+    EXPECT_TRUE(tell("p/step/shard", Milliseconds(5000), Milliseconds(0)));
+    EXPECT_TRUE(store.exists("p/.ckptfs/failed/step/shard"));
+    EXPECT_TRUE(tell("p/step/other", Milliseconds(5000), Milliseconds(-2000)));
+    EXPECT_FALSE(store.exists("p/.ckptfs/failed/step/other")) << "it was saved after that";
+}
+
 // Its rename may be undone, and the directory is the one that it was.
 TEST_F(GateRequestsTest, WhatADeadMountLeftIsAFailureInADirectoryThatIsHiddenSince) {
     const UploadId upload = begin_upload("p/step/shard");

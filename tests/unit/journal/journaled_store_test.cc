@@ -246,8 +246,8 @@ protected:
         LostUploads lost({store_, timer, clock_, *journal, answers});
         std::vector<std::string> told;
         lost.adopt(parse_journal(content_of(made_->path())).intents,
-                   [&](const std::string& key, WallTime /*asked*/, const StoreDone<void>& done) {
-                       told.push_back(key);
+                   [&](const UploadIntent& last, const StoreDone<void>& done) {
+                       told.push_back(last.key);
                        done({});
                    });
         clock_.move(std::chrono::seconds(3));
@@ -314,7 +314,7 @@ TEST_F(TwiceBegunUploads, OfWhatADiskSendsSayNothingOfAFileThatWasBeingWritten) 
     JournaledStore behind_disk(store_, *made_, lost_, aborts_, "run/", true);
     int told = 0;
     lost_.adopt({{"run/a.pt", clock_.wall_now(), 1}},
-                [&told](const std::string& /*key*/, WallTime /*asked*/, const StoreDone<void>& done) {
+                [&told](const UploadIntent& /*last*/, const StoreDone<void>& done) {
                     done(++told == 1 ? failure(EIO, "the record was refused") : Status());
                 });
     PutRequest request;

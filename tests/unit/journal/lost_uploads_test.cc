@@ -174,25 +174,34 @@ TEST_F(LostUploadsTest, TheEndOfTheMountDoesNotWaitForAStoreThatIsAway) {
 
 TEST_F(LostUploadsTest, ThoseOfAKilledMountAreAdopted) {
     of_another_mount();
-    lost_.adopt({{kKey, clock_.wall_now(), 1}},
-                [](const std::string& key, WallTime /*asked*/, const StoreDone<void>& done) {
-                    EXPECT_EQ(key, kKey);
-                    done({});
-                });
+    lost_.adopt({{kKey, clock_.wall_now(), 1}}, [](const UploadIntent& last, const StoreDone<void>& done) {
+        EXPECT_EQ(last.key, kKey);
+        done({});
+    });
     pass(seconds(3));
     timer_.run();
     EXPECT_EQ(store_.open_uploads(), 0);
+}
+
+TEST_F(LostUploadsTest, OfAKilledMountItIsToldWhenAnEarlierVersionWasSent) {
+    const WallTime asked{seconds(1'700'000'000)};
+    WallTime told{};
+    lost_.adopt({{kKey, asked, 1, false, asked + seconds(2)}, {kKey, asked - seconds(1), 2}},
+                [&](const UploadIntent& last, const StoreDone<void>& done) {
+                    told = last.earlier_sent;
+                    done(failure(EIO, "the record was refused"));
+                });
+    EXPECT_EQ(told, asked + seconds(2));
 }
 
 TEST_F(LostUploadsTest, ThoseOfAKilledMountStayUntilOtherMountsAreTold) {
     of_another_mount();
     bool can_be_told = false;
     int tries = 0;
-    lost_.adopt({{kKey, clock_.wall_now(), 1}},
-                [&](const std::string& /*key*/, WallTime /*asked*/, const StoreDone<void>& done) {
-                    ++tries;
-                    done(can_be_told ? Status() : failure(EIO, "the record was refused"));
-                });
+    lost_.adopt({{kKey, clock_.wall_now(), 1}}, [&](const UploadIntent& /*last*/, const StoreDone<void>& done) {
+        ++tries;
+        done(can_be_told ? Status() : failure(EIO, "the record was refused"));
+    });
     for (int looks = 1; looks <= 3; ++looks) {
         EXPECT_EQ(tries, looks);
         pass(minutes(1));
@@ -212,10 +221,9 @@ TEST_F(LostUploadsTest, ThoseOfAKilledMountStayUntilOtherMountsAreTold) {
 
 TEST_F(LostUploadsTest, ThoseOfAKilledMountStayWhereThisOneLosesAnAnswerForTheSameKey) {
     of_another_mount();
-    lost_.adopt({{kKey, clock_.wall_now(), 1}},
-                [](const std::string& /*key*/, WallTime /*asked*/, const StoreDone<void>& done) {
-                    done(failure(EIO, "the record was refused"));
-                });
+    lost_.adopt({{kKey, clock_.wall_now(), 1}}, [](const UploadIntent& /*last*/, const StoreDone<void>& done) {
+        done(failure(EIO, "the record was refused"));
+    });
     lose();
     pass(minutes(1));
     timer_.run();
@@ -225,8 +233,8 @@ TEST_F(LostUploadsTest, ThoseOfAKilledMountStayWhereThisOneLosesAnAnswerForTheSa
 TEST_F(LostUploadsTest, OfAFileThatIsSavedSinceNobodyIsTold) {
     of_another_mount();
     std::vector<StoreDone<void>> waiting;
-    lost_.adopt({{kKey, clock_.wall_now(), 1}}, [&](const std::string& /*key*/, WallTime /*asked*/,
-                                                    StoreDone<void> done) { waiting.push_back(std::move(done)); });
+    lost_.adopt({{kKey, clock_.wall_now(), 1}},
+                [&](const UploadIntent& /*last*/, StoreDone<void> done) { waiting.push_back(std::move(done)); });
     lost_.saved(kKey);
     ASSERT_EQ(waiting.size(), 1U);
     waiting.front()(failure(EIO, "the record was refused"));
@@ -242,8 +250,8 @@ TEST_F(LostUploadsTest, OfAllThatWereAskedForAFileOthersAreToldOnce) {
     const WallTime asked = clock_.wall_now();
     std::vector<WallTime> told;
     lost_.adopt({{kKey, asked, 1}, {kKey, asked + seconds(2), 2}, {kKey, asked + seconds(1), 3}},
-                [&](const std::string& /*key*/, WallTime latest, const StoreDone<void>& done) {
-                    told.push_back(latest);
+                [&](const UploadIntent& last, const StoreDone<void>& done) {
+                    told.push_back(last.asked);
                     done({});
                 });
     EXPECT_EQ(told, std::vector<WallTime>{asked + seconds(2)});
@@ -252,11 +260,10 @@ TEST_F(LostUploadsTest, OfAllThatWereAskedForAFileOthersAreToldOnce) {
 TEST_F(LostUploadsTest, TheEndOfTheMountDoesNotWaitForOthersToBeTold) {
     of_another_mount();
     int tries = 0;
-    lost_.adopt({{kKey, clock_.wall_now(), 1}},
-                [&](const std::string& /*key*/, WallTime /*asked*/, const StoreDone<void>& done) {
-                    ++tries;
-                    done(failure(EIO, "the record was refused"));
-                });
+    lost_.adopt({{kKey, clock_.wall_now(), 1}}, [&](const UploadIntent& /*last*/, const StoreDone<void>& done) {
+        ++tries;
+        done(failure(EIO, "the record was refused"));
+    });
     bool ended = false;
     lost_.stop([&] { ended = true; });
     EXPECT_TRUE(ended);
@@ -268,7 +275,7 @@ TEST_F(LostUploadsTest, NoMountIsToldAfterItHasStopped) {
     StoreDone<void> waiting;
     int tries = 0;
     lost_.adopt({{kKey, clock_.wall_now(), 1}, {"run/other.pt", clock_.wall_now(), 2}},
-                [&](const std::string& /*key*/, WallTime /*asked*/, StoreDone<void> done) {
+                [&](const UploadIntent& /*last*/, StoreDone<void> done) {
                     ++tries;
                     waiting = std::move(done);
                 });

@@ -18,6 +18,7 @@
 #include <map>
 #include <utility>
 
+#include "journal/files_begun.h"
 #include "journal/journal_leftovers.h"
 #include "journal/journaled_store.h"
 #include "journal_fixture.h"
@@ -345,6 +346,37 @@ TEST_F(MountJournalTest, IntentsAreThereUntilTheyEnd) {
     EXPECT_EQ(parse_journal("?1 17 a\n?2 x b\n?3\n?4 18\n!5\n").intents.size(), 1U);
 }
 
+// What is sent may have been acknowledged before a file of the same name was begun.
+TEST_F(MountJournalTest, AFileThatIsWrittenIsNotTheVersionThatIsSentMeanwhile) {
+    const auto made = journal();
+    testing::ManualClock clock;
+    FilesBegun files(*made, clock);
+    const WallTime before = clock.wall_now();
+    clock.move(std::chrono::seconds(1));
+    const UploadIntent intent = files.begin("run/a.pt");
+    files.sent("run/a.pt.1", before);
+    clock.move(std::chrono::seconds(1));
+    files.sent("run/a.pt", clock.wall_now());
+    const auto left = [&made] { return parse_journal(content_of(made->path())).intents; };
+    ASSERT_EQ(left().size(), 1U);
+    EXPECT_EQ(left()[0].earlier_sent, WallTime{}) << "it is the file itself";
+    files.sent("run/a.pt", before);
+    EXPECT_EQ(left()[0].earlier_sent, std::chrono::floor<std::chrono::seconds>(clock.wall_now()));
+    EXPECT_EQ(left()[0].asked, std::chrono::floor<std::chrono::seconds>(intent.asked));
+    const auto next = journal("next");
+    testing::FakeStore store;
+    testing::SteppedTimer timer;
+    LostAnswers answers;
+    LostUploads lost({store, timer, clock, *next, answers});
+    lost.adopt(left(), [](const UploadIntent&, const StoreDone<void>& done) { done(failure(EIO, "the record")); });
+    EXPECT_EQ(parse_journal(content_of(next->path())).intents[0].earlier_sent, left()[0].earlier_sent);
+    files.end(intent);
+    files.sent("run/a.pt", before);
+    EXPECT_TRUE(left().empty());
+    EXPECT_EQ(parse_journal("?1 17 a\n^1 18\n^1 x\n^2 19\n^1\n").intents[0].earlier_sent,
+              WallTime{std::chrono::seconds(18)});
+}
+
 TEST_F(MountJournalTest, OneInMemoryKnowsWhatIsOpenAndLeavesNothing) {
     const auto made = MountJournal::in_memory();
     made->begun({"run/a.pt", "id1"});
@@ -380,10 +412,9 @@ TEST_F(MountJournalTest, KeepsTheIntentsOfAKilledMountUntilOthersAreTold) {
     LostAnswers answers;
     LostUploads lost({store, timer, clock, *made, answers});
     bool can_be_told = false;
-    lost.adopt({{"run/a.pt", clock.wall_now(), 1}},
-               [&](const std::string& /*key*/, WallTime /*asked*/, const StoreDone<void>& done) {
-                   done(can_be_told ? Status() : failure(EIO, "the record was refused"));
-               });
+    lost.adopt({{"run/a.pt", clock.wall_now(), 1}}, [&](const UploadIntent& /*last*/, const StoreDone<void>& done) {
+        done(can_be_told ? Status() : failure(EIO, "the record was refused"));
+    });
     clock.move(std::chrono::minutes(2));
     timer.run();
     const auto intents = parse_journal(content_of(made->path())).intents;

@@ -77,6 +77,26 @@ TEST_F(WritebackTest, AKillLosesNothingThatWasAcknowledged) {
     EXPECT_EQ(bucket.info("large").metadata.at(kWriteIdMetadata), "id");
 }
 
+// What was begun after it was acknowledged is not what is sent later.
+TEST_F(WritebackTest, WhatIsSentHasTheTimeWhenItWasAcknowledged) {
+    auto made = mount();
+    bucket.advance_clock(Milliseconds(2000));
+    ASSERT_TRUE(made->put("small", "text"));
+    const WallTime acknowledged = std::chrono::floor<std::chrono::seconds>((*made)->head("small")->last_modified);
+    made->unsent().start();
+    made->wait_until_sent();
+    ASSERT_NE(bucket.info("small").last_modified, acknowledged);
+    EXPECT_EQ((*made)->head("small")->last_modified, acknowledged);
+    EXPECT_EQ((*made)->list({})->objects.at(0).last_modified, acknowledged);
+    GetRequest request;
+    request.key = "small";
+    request.on_body = [](ByteSpan) { return true; };
+    EXPECT_EQ((*made)->get(std::move(request))->object.last_modified, acknowledged);
+    kill(std::move(made));
+    made = mount();
+    EXPECT_EQ((*made)->head("small")->last_modified, acknowledged);
+}
+
 TEST_F(WritebackTest, AnEndLeavesWhatIsUnsentAndNothingElse) {
     auto made = mount();
     ASSERT_TRUE(made->put("a", kLarge));
