@@ -18,4 +18,8 @@ inline constexpr std::uint64_t kMaxObjectSize = std::uint64_t{5} << 40;
 // (RequestTimeTooSkewed).
 inline constexpr std::chrono::minutes kMaxClockSkew{15};
 
+// A mount knows the store's time to 5 s. The times of the store's servers, and of a mount before and after it was
+// killed, differ by less than this.
+inline constexpr std::chrono::seconds kTimesDifferBy{20};
+
 }  // namespace ckptfs

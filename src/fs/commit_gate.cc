@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "ckptfs/format.h"
 #include "ckptfs/log.h"
+#include "ckptfs/store_limits.h"
 #include "fs/directory_marker.h"
 #include "fs/tree_copy.h"
 #include "staged/hidden_key.h"

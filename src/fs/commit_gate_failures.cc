@@ -10,6 +10,7 @@
 #include "base/store_wait.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
+#include "ckptfs/store_limits.h"
 #include "fs/commit_gate.h"
 #include "fs/tree_copy.h"
 

@@ -91,10 +91,6 @@ struct NameState {
     WallTime directory_made{};
 };
 
-// A mount knows the store's time to 5 s. The times of the store's servers, and of a mount before and after it was
-// killed, differ by less than this.
-inline constexpr std::chrono::seconds kTimesDifferBy{20};
-
 // Whether this object is what the writer that failed has left.
 [[nodiscard]] bool is_left_by_failed(const std::vector<std::string>& unanswered, const ObjectInfo& object);
 // By when the file of a record had failed that was written at this time.

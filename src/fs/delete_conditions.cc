@@ -10,6 +10,7 @@
 #include "base/uuid.h"
 #include "ckptfs/format.h"
 #include "ckptfs/log.h"
+#include "fs/pinned_removal.h"
 
 namespace ckptfs::fs {
 
@@ -25,18 +26,6 @@ Result<std::vector<DeleteFailure>> remove_pinned(ObjectStore& store, const std::
 
 bool is_another_version(const Result<std::vector<DeleteFailure>>& failures) {
     return failures && failures->size() == 1 && failures->front().error.errno_value == ESTALE;
-}
-
-// Empty where it is not listed.
-Result<ObjectInfo> listed_object(ObjectStore& store, const std::string& key) {
-    ListRequest request;
-    request.prefix = key;
-    request.max_keys = 1;
-    const Result<ListResponse> listed = wait_for<ListResponse>([&](auto done) { store.list(request, done); });
-    if (!listed) {
-        return failure(listed.error());
-    }
-    return listed->objects.empty() ? ObjectInfo() : listed->objects.front();
 }
 
 // Rights may be given later.

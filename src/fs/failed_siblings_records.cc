@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "ckptfs/log.h"
+#include "ckptfs/store_limits.h"
 #include "fs/failed_siblings.h"
 
 namespace ckptfs::fs {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fs/pinned_removal.h"
 
+#include <utility>
+
 #include "base/store_wait.h"
 
 namespace ckptfs::fs {
@@ -29,16 +31,20 @@ Result<std::optional<std::string>> current_etag(ObjectStore& store, const std::s
                                 : Result<std::optional<std::string>>(object->etag);
 }
 
-Result<std::string> listed_etag(ObjectStore& store, const std::string& key) {
+Result<ObjectInfo> listed_object(ObjectStore& store, const std::string& key) {
     ListRequest request;
     request.prefix = key;
     request.max_keys = 1;
-    const Result<ListResponse> listed = wait_for<ListResponse>([&](auto done) { store.list(request, done); });
+    Result<ListResponse> listed = wait_for<ListResponse>([&](auto done) { store.list(request, done); });
     if (!listed) {
-        return failure(listed.error());
+        return failure(std::move(listed.error()));
     }
     const bool is_there = !listed->objects.empty() && listed->objects.front().key == key;
-    return is_there ? listed->objects.front().etag : std::string();
+    return is_there ? std::move(listed->objects.front()) : ObjectInfo();
+}
+
+Result<std::string> listed_etag(ObjectStore& store, const std::string& key) {
+    return listed_object(store, key).map([](const ObjectInfo& listed) { return listed.etag; });
 }
 
 Status remove_version(ObjectStore& store, const RemoveRequest& version) {

@@ -13,7 +13,8 @@ namespace ckptfs::fs {
 
 // Of what is there. Empty where the store tells it nowhere, not in its lists either, as some tell it there alone.
 Result<std::optional<std::string>> current_etag(ObjectStore& store, const std::string& key);
-// As a list shows it; empty also where it does not show the key.
+// As a list shows it; nothing in it where it does not show the key.
+Result<ObjectInfo> listed_object(ObjectStore& store, const std::string& key);
 Result<std::string> listed_etag(ObjectStore& store, const std::string& key);
 
 // Removes only this version; success also where another one is there, or none.

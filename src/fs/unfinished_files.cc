@@ -11,6 +11,7 @@
 
 #include "base/text.h"
 #include "ckptfs/format.h"
+#include "ckptfs/store_limits.h"
 #include "fs/all_ended.h"
 #include "fs/commit_policy.h"
 #include "fs/directory_marker.h"

@@ -3,13 +3,9 @@
 
 #include <chrono>
 
+#include "ckptfs/store_limits.h"
+
 namespace ckptfs {
-namespace {
-
-// That of the mount is set by the answers of the store, which tell it to the second.
-constexpr std::chrono::seconds kClocksDifferBy{20};
-
-}  // namespace
 
 void EtagAliases::note(const std::string& key, const std::string& acknowledged, const std::string& etag,
                        const Times& times) {
@@ -37,7 +33,7 @@ void EtagAliases::show(ObjectInfo& object) const {
     }
     object.etag = found->second.acknowledged;
     const Times& times = found->second.times;
-    if (times.acknowledged != WallTime{} && object.last_modified <= times.sent + kClocksDifferBy) {
+    if (times.acknowledged != WallTime{} && object.last_modified <= times.sent + kTimesDifferBy) {
         // As a store tells it: a time that is compared with those of what the store has dated.
         object.last_modified = std::chrono::floor<std::chrono::seconds>(times.acknowledged);
     }

@@ -7,6 +7,7 @@
 
 #include "base/uuid.h"
 #include "ckptfs/format.h"
+#include "ckptfs/store_limits.h"
 #include "file_system_fixture.h"
 #include "staged/hidden_key.h"
 #include "support/sync_store.h"

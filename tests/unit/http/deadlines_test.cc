@@ -105,15 +105,18 @@ TEST(Deadlines, AnErrorThatDoesNotEndTimesOutAlsoWhereABodyWouldBeHandedOn) {
     EXPECT_THAT(outcome.error().message, HasSubstr("did not end"));
 }
 
+// Ten bytes, one after the other.
+void trickle(RawConnection& connection) {
+    connection.read_request();
+    connection.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n");
+    for (int i = 0; i < 10; ++i) {
+        std::this_thread::sleep_for(milliseconds(80));
+        connection.send("x");
+    }
+}
+
 TEST(Deadlines, ABodyThatIsHandedOnMayTakeAnyTime) {
-    RawServer server([](RawConnection& connection) {
-        connection.read_request();
-        connection.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n");
-        for (int i = 0; i < 10; ++i) {
-            std::this_thread::sleep_for(milliseconds(80));
-            connection.send("x");
-        }
-    });
+    RawServer server(trickle);
     const auto transport = make_transport();
     HttpRequest request = get_request(server.url("/k"));
     std::string body;
@@ -128,14 +131,7 @@ TEST(Deadlines, ABodyThatIsHandedOnMayTakeAnyTime) {
 }
 
 TEST(Deadlines, ASlowResponseThatMovesIsLeftAlone) {
-    RawServer server([](RawConnection& connection) {
-        connection.read_request();
-        connection.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n");
-        for (int i = 0; i < 10; ++i) {
-            std::this_thread::sleep_for(milliseconds(80));
-            connection.send("x");
-        }
-    });
+    RawServer server(trickle);
     const auto transport = make_transport();
     HttpRequest request = get_request(server.url("/k"));
     request.stall_timeout = milliseconds(400);

@@ -13,10 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "support/inline_executor.h"
-#include "support/manual_clock.h"
-#include "support/no_credentials.h"
-#include "support/stepped_timer.h"
+#include "unit/s3/scripted_sender.h"
 
 namespace ckptfs::s3 {
 
@@ -71,19 +68,8 @@ public:
     bool last_was_light = false;
 };
 
-class Gets : public ::testing::Test {
-public:
-    ~Gets() override { sender_->stop(); }
-
+class Gets : public SenderTest<Streams> {
 protected:
-    Gets() {
-        StoreConfig config;
-        config.bucket = "bucket";
-        config.no_sign_request = true;
-        sender_ = std::make_shared<RequestSender>(
-            config, Endpoint{"http", "store", "/bucket", "us-east-1"},
-            S3Dependencies{transport_, timer_, clock_, executor_, credentials_, [] { return 0.5; }});
-    }
     // Of an object of ten bytes; without Content-Length, as a body in chunks is.
     static HttpResponse part(const std::string& range, const std::string& etag = "\"one\"") {
         return {206,
@@ -114,12 +100,6 @@ protected:
         return answer ? std::move(*answer) : Result<GetResponse>(failure(ETIMEDOUT, "no answer"));
     }
 
-    Streams transport_;
-    ManualClock clock_;
-    SteppedTimer timer_;
-    InlineExecutor executor_;
-    NoCredentials credentials_;
-    std::shared_ptr<RequestSender> sender_;
     std::string got_;
 };
 

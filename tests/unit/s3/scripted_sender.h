@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations on a sender whose store is a function, and on time that a test moves.
+// Operations on a sender whose store is what a test makes of it, and on time that a test moves.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,12 +15,13 @@
 
 namespace ckptfs::s3 {
 
-class ScriptedSenderTest : public ::testing::Test {
+template <class Transport>
+class SenderTest : public ::testing::Test {
 public:
-    ~ScriptedSenderTest() override { sender_->stop(); }
+    ~SenderTest() override { sender_->stop(); }
 
 protected:
-    ScriptedSenderTest() {
+    SenderTest() {
         StoreConfig config;
         config.bucket = "bucket";
         config.no_sign_request = true;
@@ -33,8 +34,11 @@ protected:
     testing::SteppedTimer timer_;
     testing::InlineExecutor executor_;
     testing::NoCredentials credentials_;
-    testing::ScriptedTransport transport_;
+    Transport transport_;
     std::shared_ptr<RequestSender> sender_;
 };
+
+// The store is a function.
+using ScriptedSenderTest = SenderTest<testing::ScriptedTransport>;
 
 }  // namespace ckptfs::s3
