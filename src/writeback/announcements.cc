@@ -191,6 +191,9 @@ void Announcements::written(const std::string& object, const Status& status) {
         }
     }
     if (!is_there && is_left) {
+        if (environment_.left_failed) {
+            environment_.left_failed(status.error());
+        }
         timers_.after(kTryAgainAfter, [this, object] { write_again(object); });
     } else if (!is_there && status.error().outcome_unknown) {
         remove(object, true);

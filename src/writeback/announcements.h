@@ -46,6 +46,8 @@ public:
         std::string id;
         // For who waits.
         std::string host;
+        // Why those of earlier mounts are not there yet; for each of them, as often as it is tried.
+        std::function<void(const Error& why)> left_failed{};
     };
     explicit Announcements(Environment environment);
     // As stop().

@@ -43,9 +43,9 @@ Result<std::unique_ptr<UnsentChanges>> UnsentChanges::open(const WritebackEnviro
             return failure(std::move(id.error()));
         }
         changes->id_ = std::move(*id);
-        changes->announcements_ = std::make_unique<Announcements>(
-            Announcements::Environment{environment.store, environment.timer, environment.clock, environment.prefix,
-                                       changes->id_, environment.host});
+        changes->announcements_ = std::make_unique<Announcements>(Announcements::Environment{
+            environment.store, environment.timer, environment.clock, environment.prefix, changes->id_, environment.host,
+            [told = changes.get()](const Error& why) { told->left_is_not_told(why); }});
     }
     changes->take_over(std::move(opened->entries));
     changes->remove_unused_files();
@@ -74,6 +74,8 @@ void UnsentChanges::start(const std::function<void(std::function<void()>)>& firs
         {
             const MutexLock lock(mutex_);
             sending_ = !stopping_;
+            failing_key_.clear();
+            failure_.clear();
         }
         send_more();
     };

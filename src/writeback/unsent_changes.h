@@ -217,6 +217,8 @@ private:
     void announce_anew(Waiting waiting) EXCLUDES(mutex_);
     // It is not acknowledged: who wrote it tells others of its failure before it ends this.
     void give_back(const Waiting& waiting, const std::string& announcement);
+    // Others cannot be told of what earlier mounts have left, which waits for that.
+    void left_is_not_told(const Error& why) EXCLUDES(mutex_);
     // It is announced by what is of before the last marker.
     [[nodiscard]] bool is_outdated(const HeldChange& held) const;
     // That wait for room, of before the last marker.

@@ -46,6 +46,24 @@ void UnsentChanges::end_writing(const Writing& writing) {
     end_announcement(writing.announcement);
 }
 
+void UnsentChanges::left_is_not_told(const Error& why) {
+    const std::string message = "other mounts cannot be told of it: " + why.message;
+    std::string key;
+    std::vector<std::function<void(Status)>> impatient;
+    {
+        const MutexLock lock(mutex_);
+        if (stopping_ || order_.size() == 0) {
+            return;
+        }
+        key = order_.oldest()->key();
+        tell_of(key, message);
+        impatient = take_impatient(order_.oldest()->change.number);
+    }
+    for (const std::function<void(Status)>& each : impatient) {
+        each(failure(EIO, key + ": is not in the bucket yet: " + message));
+    }
+}
+
 void UnsentChanges::withdraw_left() {
     if (announcements_ != nullptr) {
         announcements_->remove_left();

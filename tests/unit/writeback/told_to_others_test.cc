@@ -15,7 +15,11 @@
 namespace ckptfs::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 TEST_F(ToldToOthers, OthersKnowOfAFileBeforeItIsAcknowledged) {
     const auto made = mount();
@@ -111,6 +115,32 @@ TEST_F(ToldToOthers, AfterAKillOthersKnowUntilAllIsSent) {
     made->wait_until_sent();
     EXPECT_TRUE(eventually([this] { return !is_told(); }));
     EXPECT_THAT(files(), ElementsAre("p/d/a"));
+}
+
+TEST_F(ToldToOthers, WhereOthersCannotBeToldOfWhatAKillHasLeftItIsSaidAndNotWaitedForForEver) {
+    auto made = mount();
+    ASSERT_TRUE(made->put("p/d/a", kLarge));
+    kill(std::move(made));
+    change_environment = [change = change_environment](WritebackEnvironment& environment) {
+        change(environment);
+        environment.patience = Milliseconds(1);
+    };
+    made = mount();
+    std::promise<Status> sent;
+    std::future<Status> answer = sent.get_future();
+    made->unsent().when_sent([&sent](Status status) { sent.set_value(std::move(status)); });
+    bucket.inject({Operation::kPut, announcements().front(), store_error(EACCES, "AccessDenied", 403), 0, 1'000'000});
+    made->unsent().start();
+    ASSERT_EQ(answer.wait_for(std::chrono::minutes(1)), std::future_status::ready);
+    const Status waited = answer.get();
+    ASSERT_FALSE(waited);
+    EXPECT_THAT(waited.error().message, AllOf(StartsWith("p/d/a: "), HasSubstr("other mounts cannot be told")));
+    EXPECT_EQ(made->unsent().status().failing_key, "p/d/a");
+    EXPECT_THAT(made->unsent().status().failure, HasSubstr("AccessDenied"));
+    EXPECT_THAT(files(), IsEmpty());
+    bucket.clear_faults();
+    EXPECT_TRUE(eventually([this] { return files() == std::vector<std::string>{"p/d/a"}; }));
+    EXPECT_EQ(made->unsent().status().failure, "");
 }
 
 TEST_F(ToldToOthers, AMarkerWaitsUntilItMayBeMade) {
