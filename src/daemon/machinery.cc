@@ -12,7 +12,6 @@
 #include <iterator>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -21,7 +20,6 @@
 #include "base/executors.h"
 #include "base/memory_limit.h"
 #include "base/memory_shares.h"
-#include "base/mutex.h"
 #include "base/random_numbers.h"
 #include "base/text.h"
 #include "base/uuid.h"
@@ -116,31 +114,6 @@ Status Machinery::check_bucket() {
     return ckptfs::check_bucket(**store, config_.store.prefix, config_.names.read_only, random_uuid());
 }
 
-// Files of which other mounts are not told yet.
-class Machinery::UntoldFiles {
-public:
-    void add(const std::vector<UploadIntent>& intents) {
-        const MutexLock lock(mutex_);
-        for (const UploadIntent& intent : intents) {
-            if (!intent.file_ended) {
-                keys_.insert(intent.key);
-            }
-        }
-    }
-    [[nodiscard]] bool is_empty() {
-        const MutexLock lock(mutex_);
-        return keys_.empty();
-    }
-    [[nodiscard]] bool was_last(const std::string& key) {
-        const MutexLock lock(mutex_);
-        return keys_.erase(key) > 0 && keys_.empty();
-    }
-
-private:
-    Mutex mutex_;
-    std::set<std::string> keys_ GUARDED_BY(mutex_);
-};
-
 // Of one that still finishes what it has to do, and may be killed meanwhile.
 void Machinery::watch_for_leftovers(const std::string& directory, const std::string& place) {
     another_lives_ = true;
@@ -191,14 +164,7 @@ void Machinery::say_goodbye() {
 }
 
 void Machinery::end_leftover_uploads() {
-    const auto untold = std::make_shared<UntoldFiles>();
-    for (const Leftovers& each : leftovers_) {
-        untold->add(each.begun.intents);
-    }
-    if (untold->is_empty()) {
-        others_know_all();
-    }
-    end_leftovers_of_mounts(std::exchange(leftovers_, {}), untold);
+    end_leftovers_of_mounts(std::exchange(leftovers_, {}), [this] { others_know_all(); });
 }
 
 // Before their journals go: ours has them from then on.
@@ -210,7 +176,7 @@ void Machinery::recall_failures(std::vector<Leftovers>& leftovers) {
     }
 }
 
-void Machinery::end_leftovers_of_mounts(std::vector<Leftovers> leftovers, const std::shared_ptr<UntoldFiles>& untold) {
+void Machinery::end_leftovers_of_mounts(std::vector<Leftovers> leftovers, std::function<void()> others_know) {
     recall_failures(leftovers);
     const std::string records = config_.store.prefix + std::string(kRenamesPrefix);
     std::vector<std::string> renames;
@@ -230,16 +196,14 @@ void Machinery::end_leftovers_of_mounts(std::vector<Leftovers> leftovers, const 
     }
     fs_->end_renames(renames);
     // Before their journal goes, because ours has them from then on.
-    if (!intents.empty()) {
-        lost_->adopt(intents, [this, untold](const UploadIntent& last, StoreDone<void> done) {
-            fs_->record_unfinished({last.key, "", last.asked, last.earlier_sent},
-                                   [this, untold, key = last.key, done = std::move(done)](Status told) {
-                                       if (told && untold != nullptr && untold->was_last(key)) {
-                                           others_know_all();
-                                       }
-                                       done(std::move(told));
-                                   });
-        });
+    // A mount that only reads has left nothing.
+    if (lost_ != nullptr && (!intents.empty() || others_know)) {
+        lost_->adopt(
+            intents,
+            [this](const UploadIntent& last, StoreDone<void> done) {
+                fs_->record_unfinished({last.key, "", last.asked, last.earlier_sent}, std::move(done));
+            },
+            std::move(others_know));
     }
     std::map<std::string, std::vector<Leftovers>> by_disk;
     for (Leftovers& leftover : leftovers) {

@@ -95,7 +95,6 @@ public:
     [[nodiscard]] Timer& timer() { return *timer_; }
 
 private:
-    class UntoldFiles;
     explicit Machinery(const Config& config) : config_(config) {}
     Status start();
     Status start_disk_cache();
@@ -114,9 +113,9 @@ private:
     void say_goodbye();
     void cancel();
     void recall_failures(std::vector<Leftovers>& leftovers);
-    // `untold`: null for those that come later.
     void end_leftovers_now(std::vector<Leftovers> leftovers);
-    void end_leftovers_of_mounts(std::vector<Leftovers> leftovers, const std::shared_ptr<UntoldFiles>& untold);
+    // `others_know`: of all files that they were writing; null for those that come later.
+    void end_leftovers_of_mounts(std::vector<Leftovers> leftovers, std::function<void()> others_know);
     void others_know_all();
     void release_unused_memory();
     // Null where none are kept.

@@ -18,7 +18,7 @@ namespace {
 constexpr Milliseconds kPatience{3'000};
 // No request is on its way for longer.
 constexpr Milliseconds kLate{60'000};
-// More are left to the next mount.
+// More are left to the next mount, but for files of which others are to be told now.
 constexpr std::size_t kMostKeys = 1000;
 
 bool may_have_taken_effect(const Error& error) {
@@ -86,7 +86,7 @@ public:
         });
     }
 
-    void adopt(const std::vector<UploadIntent>& intents, TellOthers tell_others) {
+    void adopt(const std::vector<UploadIntent>& intents, TellOthers tell_others, std::function<void()> all_told) {
         {
             const MutexLock lock(mutex_);
             if (!stopping_) {
@@ -101,13 +101,21 @@ public:
                 environment_.journal.intent_outlived(ours);
             }
             const MutexLock lock(mutex_);
-            if (Key* key = add(ours); key != nullptr && !each.file_ended) {
-                key->untold = true;
-                if (key->last.asked <= ours.asked) {
-                    key->last = ours;
+            if (!each.file_ended) {
+                Key& key = add_always(ours);
+                key.untold = true;
+                if (key.last.asked <= ours.asked) {
+                    key.last = ours;
                 }
+            } else {
+                add(ours);
             }
         }
+        if (all_told) {
+            const MutexLock lock(mutex_);
+            all_told_ = std::move(all_told);
+        }
+        tell_if_all_told();
         look();
     }
 
@@ -120,6 +128,7 @@ public:
                 intents = found->second.intents;
             }
         }
+        tell_if_all_told();
         for (const UploadIntent& intent : intents) {
             environment_.journal.intent_answered(intent);
         }
@@ -130,6 +139,7 @@ public:
         stopping_ = true;
         if (!ended) {
             tell_others_ = tell_none;
+            all_told_ = nullptr;
         }
         const Timer::Id waiting = std::exchange(waiting_, 0);
         lock.unlock();
@@ -191,16 +201,32 @@ private:
         look();
     }
 
-    // Null where there are too many.
-    Key* add(const UploadIntent& intent) REQUIRES(mutex_) {
-        if (keys_.size() >= kMostKeys && !keys_.contains(intent.key)) {
-            return nullptr;
+    void tell_if_all_told() {
+        std::function<void()> all_told;
+        {
+            const MutexLock lock(mutex_);
+            if (std::none_of(keys_.begin(), keys_.end(), [](const auto& each) { return each.second.untold; })) {
+                all_told = std::exchange(all_told_, nullptr);
+            }
         }
+        if (all_told) {
+            all_told();
+        }
+    }
+
+    // Not where there are too many.
+    void add(const UploadIntent& intent) REQUIRES(mutex_) {
+        if (keys_.size() < kMostKeys || keys_.contains(intent.key)) {
+            add_always(intent);
+        }
+    }
+
+    Key& add_always(const UploadIntent& intent) REQUIRES(mutex_) {
         Key& key = keys_.try_emplace(intent.key, Key{intent.asked, {}, {}, false, {}, false, false, {}}).first->second;
         key.asked = std::min(key.asked, intent.asked);
         key.lost = environment_.clock.now();
         key.intents.push_back(intent);
-        return &key;
+        return key;
     }
 
     void look() {
@@ -250,11 +276,27 @@ private:
             }
         }
         if (result) {
+            tell_if_all_told();
             list(round);
+        } else if (result.error().errno_value == ECANCELED) {
+            give_up(round);
         } else {
             round->keys.pop_back();
             next_key(round);
         }
+    }
+
+    // The mount ends: all others would be answered so at once, each from within the one before it.
+    void give_up(const SharedRound& round) {
+        {
+            const MutexLock lock(mutex_);
+            for (const std::string& key : round->keys) {
+                keys_.at(key).looked_at = false;
+                keys_.at(key).failed = true;
+            }
+        }
+        round->keys.clear();
+        next_key(round);
     }
 
     void list(const SharedRound& round) {
@@ -266,6 +308,10 @@ private:
 
     void listed(const SharedRound& round, Result<std::vector<OpenUpload>> uploads) {
         const std::string& key = round->keys.back();
+        if (!uploads && uploads.error().errno_value == ECANCELED) {
+            give_up(round);
+            return;
+        }
         if (!uploads) {
             if (is_refused_for_good(uploads.error())) {
                 log_info(
@@ -419,6 +465,7 @@ private:
     bool stopping_ GUARDED_BY(mutex_) = false;
     std::function<void()> ended_ GUARDED_BY(mutex_);
     TellOthers tell_others_ GUARDED_BY(mutex_) = tell_none;
+    std::function<void()> all_told_ GUARDED_BY(mutex_);
 };
 
 LostUploads::LostUploads(const Environment& environment) : search_(std::make_shared<Search>(environment)) {}
@@ -431,8 +478,9 @@ void LostUploads::create_upload(CreateUploadRequest request, UploadedFile file, 
     search_->create_upload(std::move(request), file, std::move(done));
 }
 
-void LostUploads::adopt(const std::vector<UploadIntent>& intents, TellOthers tell_others) {
-    search_->adopt(intents, std::move(tell_others));
+void LostUploads::adopt(const std::vector<UploadIntent>& intents, TellOthers tell_others,
+                        std::function<void()> all_told) {
+    search_->adopt(intents, std::move(tell_others), std::move(all_told));
 }
 
 void LostUploads::saved(const std::string& key) {

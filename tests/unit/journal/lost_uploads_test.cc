@@ -5,10 +5,13 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/text.h"
 #include "support/fake_store.h"
 #include "support/manual_clock.h"
 #include "support/stepped_timer.h"
@@ -255,6 +258,58 @@ TEST_F(LostUploadsTest, OfAllThatWereAskedForAFileOthersAreToldOnce) {
                     done({});
                 });
     EXPECT_EQ(told, std::vector<WallTime>{asked + seconds(2)});
+}
+
+std::vector<UploadIntent> of_files(std::uint64_t count) {
+    std::vector<UploadIntent> left;
+    for (std::uint64_t number = 0; number < count; ++number) {
+        left.push_back({format("run/{}.pt", number), WallTime{seconds(1'700'000'000)}, number});
+    }
+    return left;
+}
+
+TEST_F(LostUploadsTest, OthersAreToldOfAllFilesOfAKilledMountHoweverMany) {
+    std::vector<StoreDone<void>> told;
+    int all = 0;
+    lost_.adopt(
+        of_files(1'500), [&](const UploadIntent& /*last*/, StoreDone<void> done) { told.push_back(std::move(done)); },
+        [&all] { ++all; });
+    for (std::size_t answered = 0; answered < told.size(); ++answered) {
+        EXPECT_EQ(all, 0);
+        const StoreDone<void> done = std::move(told[answered]);
+        done({});
+    }
+    EXPECT_EQ(told.size(), 1'500U);
+    EXPECT_EQ(all, 1);
+}
+
+TEST_F(LostUploadsTest, TheEndOfTheMountIsOneAnswerForAllThatItWasToTellOf) {
+    StoreDone<void> waiting;
+    int tries = 0;
+    lost_.adopt(of_files(1'500), [&](const UploadIntent& /*last*/, StoreDone<void> done) {
+        ++tries;
+        waiting = std::move(done);
+    });
+    const StoreDone<void> first = std::move(waiting);
+    first(failure(ECANCELED, "the mount ends"));
+    EXPECT_EQ(tries, 1);
+}
+
+TEST_F(LostUploadsTest, AFileThatIsSavedSinceIsNotWaitedForUntilOthersAreTold) {
+    bool all_told = false;
+    lost_.adopt(
+        {{kKey, clock_.wall_now(), 1}, {"run/other.pt", clock_.wall_now(), 2, true}},
+        [](const UploadIntent& /*last*/, const StoreDone<void>& done) { done(failure(EIO, "not now")); },
+        [&all_told] { all_told = true; });
+    EXPECT_FALSE(all_told);
+    lost_.saved(kKey);
+    EXPECT_TRUE(all_told);
+}
+
+TEST_F(LostUploadsTest, WhereNothingIsLeftOthersKnowAll) {
+    bool all_told = false;
+    lost_.adopt({}, nullptr, [&all_told] { all_told = true; });
+    EXPECT_TRUE(all_told);
 }
 
 TEST_F(LostUploadsTest, TheEndOfTheMountDoesNotWaitForOthersToBeTold) {
