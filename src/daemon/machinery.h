@@ -33,7 +33,6 @@
 #include "disk/recording_store.h"
 #include "fs/file_system.h"
 #include "fuse/session.h"
-#include "journal/files_begun.h"
 #include "journal/journal_leftovers.h"
 #include "journal/lost_uploads.h"
 #include "journal/mount_journal.h"
@@ -146,8 +145,6 @@ private:
     std::unique_ptr<ObjectRecorder> recorder_;
     std::unique_ptr<StoreClient> client_;
     std::unique_ptr<LostUploads> lost_;
-    // Null where the bucket acknowledges.
-    std::unique_ptr<FilesBegun> files_begun_;
     std::unique_ptr<UploadAborts> aborts_;
     std::unique_ptr<ObjectStore> journaled_;
     // Null without --cache-dir.

@@ -132,7 +132,6 @@ Result<std::uint64_t> Machinery::unsent_limit() const {
 }
 
 WritebackEnvironment Machinery::writeback_environment(ObjectStore& bucket, std::uint64_t limit) {
-    files_begun_ = std::make_unique<FilesBegun>(*journal_, client_->clock());
     WritebackEnvironment common{bucket, *pool_, *timer_, client_->clock(), *unsent_threads_, "", limit, nullptr};
     common.is_barrier = [this](const std::string& key) { return fs::is_commit_marker(key, config_.write); };
     common.prefix = config_.store.prefix;
@@ -147,8 +146,10 @@ WritebackEnvironment Machinery::writeback_environment(ObjectStore& bucket, std::
     common.given_up = given_up_.get();
     // Before a program of the next mount looks for it.
     common.in_bucket = [this](const ObjectInfo& acknowledged, const std::string& etag) {
-        files_begun_->sent(acknowledged.key, acknowledged.last_modified);
-        disk_->sent(acknowledged, etag);
+        journal_->version_sent(acknowledged.key, acknowledged.last_modified, etag);
+        if (etag != acknowledged.etag) {
+            disk_->sent(acknowledged, etag);
+        }
     };
     common.make_room = [this] { return keeping_ != nullptr && keeping_->make_room(); };
     common.acknowledged = [this](const std::shared_ptr<const HeldChange>& held) { keep_behind(held); };
@@ -161,7 +162,7 @@ WritebackEnvironment Machinery::writeback_environment(ObjectStore& bucket, std::
     };
     common.patience = config_.store.retry_for;
     common.begin_file = [this](const std::string& key) -> std::function<void()> {
-        return [this, intent = files_begun_->begin(key)] { files_begun_->end(intent); };
+        return [this, intent = journal_->intend(key, client_->clock().wall_now())] { journal_->intent_ended(intent); };
     };
     return common;
 }
@@ -235,6 +236,7 @@ Result<ObjectStore*> Machinery::acknowledging_store(ObjectStore& bucket, std::ve
         [this] { return unsent_->left(is_handed_over()); },
         [&here](const std::string& key, const std::string& etag) { return here.etag_here(key, etag); },
         [&here](const std::string& key, const std::string& etag) { return here.etag_there(key, etag); },
+        [&here](const ObjectInfo& object) { return here.acknowledged_at(object); },
         [&here](const std::string& key) { return here.write_id(key); }});
     return &unsent_->store();
 }

@@ -51,8 +51,8 @@ struct UnfinishedFile {
     // Empty for an object, and for an upload of which only the time of the request is known.
     std::string upload;
     std::optional<WallTime> asked{};
-    // What is dated to this time or before is an earlier version.
-    WallTime earlier_sent{};
+    // As the bucket tells it: of an earlier version, which may be dated later. Empty for none.
+    std::string earlier_etag{};
 };
 
 // A local disk acknowledges what the mount does (--ack disk): for what is not to be left to that.
@@ -71,6 +71,9 @@ struct DiskAcknowledgement {
     // acknowledgement stays that of its version here.
     std::function<std::string(const std::string& key, const std::string& etag)> etag_here;
     std::function<std::string(const std::string& key, const std::string& etag)> etag_there;
+    // When this version was acknowledged by this mount's disk, if that is known: the bucket dates it to when it was
+    // sent.
+    std::function<std::optional<WallTime>(const ObjectInfo& object)> acknowledged_at;
     // kWriteIdMetadata of what is under this name, where that is not in the bucket yet; else empty.
     std::function<std::string(const std::string& key)> unsent_write_id;
 };

@@ -29,14 +29,14 @@ void UnfinishedFiles::record(UnfinishedFile file, Reply<void> reply) {
         return;
     }
     const bool is_store_time = !file.asked;
-    find_beginning(file, [this, key = std::move(key), is_store_time, earlier_sent = file.earlier_sent,
+    find_beginning(file, [this, key = std::move(key), is_store_time, earlier_etag = file.earlier_etag,
                           reply = std::move(reply)](Result<std::optional<WallTime>> begun) {
         if (!begun) {
             reply(failure(std::move(begun.error())));
         } else if (!*begun) {
             reply({});
         } else {
-            judge(key, {**begun, is_store_time, earlier_sent}, reply);
+            judge(key, {**begun, is_store_time, earlier_etag}, reply);
         }
     });
 }
@@ -108,15 +108,25 @@ void UnfinishedFiles::judge(const std::string& key, const Beginning& begun, Repl
             return;
         }
         const std::optional<ObjectInfo> object = found ? std::optional(std::move(*found)) : std::nullopt;
-        // Times of the store are in seconds.
-        const WallTime no_earlier = std::max(begun.time, begun.earlier_sent + std::chrono::seconds(1));
-        const OpenUpload upload{UploadId{key, ""}, no_earlier};
-        if (is_in_the_making(upload, object, state_.env.clock.wall_now(), state_.env.write.config.failed_sibling_ttl)) {
+        const bool is_there = object && !is_earlier(*object, begun);
+        if (is_in_the_making({UploadId{key, ""}, begun.time}, is_there ? object : std::nullopt,
+                             state_.env.clock.wall_now(), state_.env.write.config.failed_sibling_ttl)) {
             judge_directories(key, begun, object ? object->etag : "", reply);
         } else {
             reply({});
         }
     });
+}
+
+bool UnfinishedFiles::is_earlier(const ObjectInfo& object, const Beginning& begun) const {
+    if (!begun.earlier_etag.empty() && state_.env.etag_there(object.key, object.etag) == begun.earlier_etag) {
+        return true;
+    }
+    // By one clock, that of this machine.
+    const bool is_of_disk = state_.env.acknowledging != nullptr && !begun.is_store_time;
+    const std::optional<WallTime> acknowledged =
+        is_of_disk ? state_.env.acknowledging->acknowledged_at(object) : std::nullopt;
+    return acknowledged && *acknowledged < begun.time;
 }
 
 // Others may have removed its directory since, and have made it anew without this file.

@@ -37,9 +37,11 @@ private:
         WallTime time;
         // Else that of the mount, which may be some seconds off.
         bool is_store_time = false;
-        // UnfinishedFile::earlier_sent.
-        WallTime earlier_sent{};
+        // UnfinishedFile::earlier_etag.
+        std::string earlier_etag{};
     };
+    // It was there, in the bucket or on the disk, before the file was begun, whatever its date.
+    [[nodiscard]] bool is_earlier(const ObjectInfo& object, const Beginning& begun) const;
     void judge(const std::string& key, const Beginning& begun, Reply<void> reply);
     void judge_directories(const std::string& key, const Beginning& begun, const std::string& etag_before,
                            Reply<void> reply);

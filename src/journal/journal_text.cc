@@ -69,10 +69,8 @@ void parse_line(std::string_view line, OpenLines& open) {
             open.intents[std::string(line.substr(1, space - 1))] = std::move(*intent);
         }
     } else if (line.starts_with('^') && space != std::string_view::npos) {
-        std::string_view rest = line.substr(space + 1);
-        const auto seconds = take_number<std::int64_t>(rest);
-        if (const auto sent = open.intents.find(line.substr(1, space - 1)); seconds && sent != open.intents.end()) {
-            sent->second.earlier_sent = WallTime(std::chrono::seconds(*seconds));
+        if (const auto sent = open.intents.find(line.substr(1, space - 1)); sent != open.intents.end()) {
+            sent->second.earlier_etag = decoded(line.substr(space + 1));
         }
     } else if (line.starts_with('=')) {
         if (const auto answered = open.intents.find(line.substr(1)); answered != open.intents.end()) {
@@ -134,7 +132,7 @@ std::string intent_line(const UploadIntent& intent) {
 }
 
 std::string intent_earlier_sent_line(const UploadIntent& intent) {
-    return format("^{} {}\n", intent.number, seconds_of(intent.earlier_sent));
+    return format("^{} {}\n", intent.number, encoded(intent.earlier_etag));
 }
 
 std::string intent_answered_line(const UploadIntent& intent) {

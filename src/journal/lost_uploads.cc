@@ -96,8 +96,8 @@ public:
         for (const UploadIntent& each : intents) {
             const UploadedFile file = each.file_ended ? UploadedFile::kSafe : UploadedFile::kUnfinished;
             UploadIntent ours = environment_.journal.intend(each.key, each.asked, file);
-            if (each.earlier_sent != WallTime{}) {
-                ours.earlier_sent = each.earlier_sent;
+            if (!each.earlier_etag.empty()) {
+                ours.earlier_etag = each.earlier_etag;
                 environment_.journal.intent_outlived(ours);
             }
             const MutexLock lock(mutex_);
@@ -258,8 +258,10 @@ private:
             return;
         }
         const TellOthers tell_others = tell_others_;
-        const UploadIntent last = state.last;
+        UploadIntent last = state.last;
         lock.unlock();
+        // Known since it was adopted, perhaps.
+        last.earlier_etag = environment_.journal.earlier_etag(last);
         tell_others(last, [self = shared_from_this(), round](const Status& result) { self->told(round, result); });
     }
 

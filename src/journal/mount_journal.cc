@@ -116,21 +116,54 @@ UploadIntent MountJournal::intend(const std::string& key, WallTime asked, Upload
         const std::string answered = file == UploadedFile::kSafe ? intent_answered_line(intent) : "";
         const std::string line = intent_line(intent) + answered;
         open_.emplace(format("?{}", intent.number), line);
+        if (file == UploadedFile::kUnfinished) {
+            unfinished_.emplace(std::pair(key, intent.number), Unfinished{asked});
+        }
         append(line);
     }
     file_.settle();
     return intent;
 }
 
+std::string MountJournal::earlier_etag(const UploadIntent& intent) {
+    const MutexLock lock(mutex_);
+    const auto found = unfinished_.find({intent.key, intent.number});
+    return found != unfinished_.end() ? found->second.earlier_etag : "";
+}
+
 void MountJournal::intent_outlived(const UploadIntent& intent) {
+    {
+        const MutexLock lock(mutex_);
+        if (const auto found = unfinished_.find({intent.key, intent.number}); found != unfinished_.end()) {
+            found->second.earlier_etag = intent.earlier_etag;
+        }
+    }
     note_more(format("?{}", intent.number), intent_earlier_sent_line(intent));
 }
 
+void MountJournal::version_sent(const std::string& key, WallTime acknowledged, const std::string& etag) {
+    std::vector<UploadIntent> outlived;
+    {
+        const MutexLock lock(mutex_);
+        for (auto each = unfinished_.lower_bound({key, 0}); each != unfinished_.end() && each->first.first == key;
+             ++each) {
+            if (each->second.asked >= acknowledged) {
+                outlived.push_back({key, each->second.asked, each->first.second, false, etag});
+            }
+        }
+    }
+    for (const UploadIntent& each : outlived) {
+        intent_outlived(each);
+    }
+}
+
 void MountJournal::intent_answered(const UploadIntent& intent) {
+    note_file_ended(intent);
     note_more(format("?{}", intent.number), intent_answered_line(intent));
 }
 
 void MountJournal::intent_ended(const UploadIntent& intent) {
+    note_file_ended(intent);
     note_ended(format("?{}", intent.number), intent_ended_line(intent));
 }
 
@@ -198,6 +231,11 @@ void MountJournal::failure_begun(const std::string& key, const std::string& reco
 
 void MountJournal::failure_ended(const std::string& key) {
     note_ended("@" + key, failure_ended_line(key));
+}
+
+void MountJournal::note_file_ended(const UploadIntent& intent) {
+    const MutexLock lock(mutex_);
+    unfinished_.erase({intent.key, intent.number});
 }
 
 bool MountJournal::open(const std::string& what, const std::string& line) {

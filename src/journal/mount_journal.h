@@ -69,8 +69,12 @@ public:
 
     [[nodiscard]] UploadIntent intend(const std::string& key, WallTime asked,
                                       UploadedFile file = UploadedFile::kUnfinished);
-    // As its earlier_sent says; no difference where it has ended.
+    // As its earlier_etag says; no difference where it has ended.
     void intent_outlived(const UploadIntent& intent);
+    [[nodiscard]] std::string earlier_etag(const UploadIntent& intent);
+    // What a disk has acknowledged at that time is in the bucket only now: it is none of the files that were asked for
+    // since, and are unfinished.
+    void version_sent(const std::string& key, WallTime acknowledged, const std::string& etag);
     // Once the upload that has begun is noted: from then on that one tells of the file. Or once something else has
     // saved it.
     void intent_answered(const UploadIntent& intent);
@@ -97,6 +101,7 @@ public:
 private:
     MountJournal(std::string path, FileDescriptor file, std::chrono::milliseconds longest_wait, JournalKept kept)
         : file_(std::move(path), std::move(file), longest_wait, kept) {}
+    void note_file_ended(const UploadIntent& intent) EXCLUDES(mutex_);
     // `what`: names it among all that can be open.
     bool note_begun(const std::string& what, const std::string& line);
     // Of one that is open.
@@ -120,6 +125,12 @@ private:
     std::uint64_t last_intent_ GUARDED_BY(mutex_) = 0;
     // Open ones, as they began.
     std::vector<UploadId> uploads_ GUARDED_BY(mutex_);
+    // Of files that are unfinished, by their keys and numbers.
+    struct Unfinished {
+        WallTime asked;
+        std::string earlier_etag{};
+    };
+    std::map<std::pair<std::string, std::uint64_t>, Unfinished> unfinished_ GUARDED_BY(mutex_);
     // Their lines.
     std::map<std::string, std::string> open_ GUARDED_BY(mutex_);
     // Still needed, because there is no file of its own.

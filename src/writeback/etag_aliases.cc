@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "writeback/etag_aliases.h"
 
-#include <chrono>
-
 #include "ckptfs/store_limits.h"
 
 namespace ckptfs {
 
 void EtagAliases::note(const std::string& key, const std::string& acknowledged, const std::string& etag,
                        const Times& times) {
-    if (acknowledged == etag) {
+    if (acknowledged == etag && times.acknowledged == WallTime{}) {
         // An earlier version's would be taken for this one's.
         aliases_.erase(key);
         return;
@@ -26,17 +24,12 @@ void EtagAliases::note(const std::string& key, const std::string& acknowledged, 
     }
 }
 
-void EtagAliases::show(ObjectInfo& object) const {
+std::optional<WallTime> EtagAliases::acknowledged_at(const ObjectInfo& object) const {
     const auto found = aliases_.find(object.key);
-    if (found == aliases_.end() || found->second.etag != object.etag) {
-        return;
-    }
-    object.etag = found->second.acknowledged;
-    const Times& times = found->second.times;
-    if (times.acknowledged != WallTime{} && object.last_modified <= times.sent + kTimesDifferBy) {
-        // As a store tells it: a time that is compared with those of what the store has dated.
-        object.last_modified = std::chrono::floor<std::chrono::seconds>(times.acknowledged);
-    }
+    const bool is_known = found != aliases_.end() && found->second.times.acknowledged != WallTime{};
+    const bool is_this = is_known && (found->second.etag == object.etag || found->second.acknowledged == object.etag) &&
+                         object.last_modified <= found->second.times.sent + kTimesDifferBy;
+    return is_this ? std::optional(found->second.times.acknowledged) : std::nullopt;
 }
 
 std::string EtagAliases::here(const std::string& key, const std::string& etag) const {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Versions that were acknowledged under an ETag of this mount's, and that the store knows by another one.
+// Versions that were acknowledged under an ETag of this mount's, and that the store knows by another one; and when they
+// were acknowledged, which the store dates to the time when they were sent.
 //
 // Programs of the mount have them open, or in their caches, under the first: it stays theirs as long as the mount
 // lives. Of each key only the last version counts; the others are gone. Beyond kMost the oldest go first: then the
@@ -11,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -31,11 +33,11 @@ public:
         WallTime acknowledged{};
         WallTime sent{};
     };
-    // Nothing where both are the same.
+    // Both are the same where the bucket has made a copy of it.
     void note(const std::string& key, const std::string& acknowledged, const std::string& etag, const Times& times);
-    // As the store tells of it, in the words of here: it is of the time when it was acknowledged, and not of that when
-    // it was sent, which may be after a later one was begun. One of the same bytes that is younger is another mount's.
-    void show(ObjectInfo& object) const;
+    // When what the store tells of was acknowledged here; empty where that is not known. One of the same bytes that is
+    // younger than what was sent is another mount's.
+    [[nodiscard]] std::optional<WallTime> acknowledged_at(const ObjectInfo& object) const;
     // As it is known here, and as the store knows it.
     [[nodiscard]] std::string here(const std::string& key, const std::string& etag) const;
     [[nodiscard]] std::string there(const std::string& key, const std::string& etag) const;

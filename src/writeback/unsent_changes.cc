@@ -169,8 +169,16 @@ std::string UnsentChanges::etag_here(const std::string& key, const std::string& 
 }
 
 void UnsentChanges::show_as_here(ObjectInfo& object) const {
+    object.etag = etag_here(object.key, object.etag);
+}
+
+std::optional<WallTime> UnsentChanges::acknowledged_at(const ObjectInfo& object) const {
     const MutexLock lock(mutex_);
-    aliases_.show(object);
+    const HeldPtr held = overlay_.find(object.key);
+    if (held != nullptr && held->change.object.etag == object.etag) {
+        return held->change.object.last_modified;
+    }
+    return aliases_.acknowledged_at(object);
 }
 
 std::string UnsentChanges::etag_there(const std::string& key, const std::string& etag) const {

@@ -97,7 +97,7 @@ struct WritebackEnvironment {
     // The disk is full: removes something of what is held only to be kept (acknowledged()). False where there is
     // nothing.
     std::function<bool()> make_room{};
-    // What was acknowledged as this is in the bucket, under another ETag. On any thread.
+    // What was acknowledged as this is in the bucket, under this ETag. On any thread.
     std::function<void(const ObjectInfo& acknowledged, const std::string& etag)> in_bucket{};
     // Of the log; for tests.
     std::uint64_t segment_size = ChangeLog::kSegmentSize;
@@ -151,8 +151,10 @@ public:
     // kWriteIdMetadata of what is unsent under this name; empty where nothing is.
     [[nodiscard]] std::string write_id(const std::string& key) const;
     [[nodiscard]] std::string etag_here(const std::string& key, const std::string& etag) const;
-    // EtagAliases::show().
+    // What the store tells of.
     void show_as_here(ObjectInfo& object) const;
+    // EtagAliases::acknowledged_at(), and of what is unsent.
+    [[nodiscard]] std::optional<WallTime> acknowledged_at(const ObjectInfo& object) const;
     [[nodiscard]] std::string etag_there(const std::string& key, const std::string& etag) const;
 
     // A file that was being written.

@@ -57,7 +57,9 @@ void UnsentChanges::take_over(std::vector<LogEntry> entries) {
                 }
                 unsent.erase(found);
             }
-            aliases_.note(sent.key, sent.acknowledged_etag, sent.etag, times);
+            if (!sent.key.empty()) {
+                aliases_.note(sent.key, sent.acknowledged_etag, sent.etag, times);
+            }
         }
     }
     for (auto& [number, change] : unsent) {

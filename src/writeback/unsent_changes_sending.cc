@@ -139,7 +139,7 @@ void UnsentChanges::ended(const HeldPtr& held, const Result<std::string>& etag) 
     }
     SentChange sent_change;
     sent_change.number = change.number;
-    if (!held->removes() && *etag != change.object.etag) {
+    if (!held->removes()) {
         sent_change.key = change.object.key;
         sent_change.acknowledged_etag = change.object.etag;
         sent_change.etag = *etag;
@@ -313,7 +313,7 @@ void UnsentChanges::sent(const HeldPtr& held, const std::string& etag) {
         }
         barriers = take_sent();
     }
-    if (!etag.empty() && etag != change.object.etag && environment_.in_bucket) {
+    if (!etag.empty() && environment_.in_bucket) {
         environment_.in_bucket(change.object, etag);
     }
     end_announcement(held->change.announcement);

@@ -186,15 +186,15 @@ TEST_F(LostUploadsTest, ThoseOfAKilledMountAreAdopted) {
     EXPECT_EQ(store_.open_uploads(), 0);
 }
 
-TEST_F(LostUploadsTest, OfAKilledMountItIsToldWhenAnEarlierVersionWasSent) {
+TEST_F(LostUploadsTest, OfAKilledMountItIsToldWhichEarlierVersionWasSentSince) {
     const WallTime asked{seconds(1'700'000'000)};
-    WallTime told{};
-    lost_.adopt({{kKey, asked, 1, false, asked + seconds(2)}, {kKey, asked - seconds(1), 2}},
+    std::string told;
+    lost_.adopt({{kKey, asked, 1, false, "etag"}, {kKey, asked - seconds(1), 2}},
                 [&](const UploadIntent& last, const StoreDone<void>& done) {
-                    told = last.earlier_sent;
+                    told = last.earlier_etag;
                     done(failure(EIO, "the record was refused"));
                 });
-    EXPECT_EQ(told, asked + seconds(2));
+    EXPECT_EQ(told, "etag");
 }
 
 TEST_F(LostUploadsTest, ThoseOfAKilledMountStayUntilOtherMountsAreTold) {

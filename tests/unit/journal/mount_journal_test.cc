@@ -18,7 +18,6 @@
 #include <map>
 #include <utility>
 
-#include "journal/files_begun.h"
 #include "journal/journal_leftovers.h"
 #include "journal/journaled_store.h"
 #include "journal_fixture.h"
@@ -350,31 +349,47 @@ TEST_F(MountJournalTest, IntentsAreThereUntilTheyEnd) {
 TEST_F(MountJournalTest, AFileThatIsWrittenIsNotTheVersionThatIsSentMeanwhile) {
     const auto made = journal();
     testing::ManualClock clock;
-    FilesBegun files(*made, clock);
     const WallTime before = clock.wall_now();
     clock.move(std::chrono::seconds(1));
-    const UploadIntent intent = files.begin("run/a.pt");
-    files.sent("run/a.pt.1", before);
+    const UploadIntent intent = made->intend("run/a.pt", clock.wall_now());
+    made->version_sent("run/a.pt.1", before, "of another");
     clock.move(std::chrono::seconds(1));
-    files.sent("run/a.pt", clock.wall_now());
+    made->version_sent("run/a.pt", clock.wall_now(), "the file itself");
     const auto left = [&made] { return parse_journal(content_of(made->path())).intents; };
     ASSERT_EQ(left().size(), 1U);
-    EXPECT_EQ(left()[0].earlier_sent, WallTime{}) << "it is the file itself";
-    files.sent("run/a.pt", before);
-    EXPECT_EQ(left()[0].earlier_sent, std::chrono::floor<std::chrono::seconds>(clock.wall_now()));
+    EXPECT_EQ(left()[0].earlier_etag, "");
+    made->version_sent("run/a.pt", before, "the first");
+    made->version_sent("run/a.pt", before, "\"the last\"");
+    EXPECT_EQ(left()[0].earlier_etag, "\"the last\"");
+    EXPECT_EQ(made->earlier_etag(intent), "\"the last\"");
     EXPECT_EQ(left()[0].asked, std::chrono::floor<std::chrono::seconds>(intent.asked));
-    const auto next = journal("next");
+    made->intent_ended(intent);
+    made->version_sent("run/a.pt", before, "late");
+    EXPECT_TRUE(left().empty());
+    EXPECT_EQ(parse_journal("?1 17 a\n^1 x\n^2 y\n^1\n").intents[0].earlier_etag, "x");
+}
+
+TEST_F(MountJournalTest, WhatIsSentAfterAKillIsNotTheFileThatWasBeingWrittenEither) {
+    const auto made = journal();
+    testing::ManualClock clock;
+    const WallTime before = clock.wall_now();
     testing::FakeStore store;
     testing::SteppedTimer timer;
     LostAnswers answers;
-    LostUploads lost({store, timer, clock, *next, answers});
-    lost.adopt(left(), [](const UploadIntent&, const StoreDone<void>& done) { done(failure(EIO, "the record")); });
-    EXPECT_EQ(parse_journal(content_of(next->path())).intents[0].earlier_sent, left()[0].earlier_sent);
-    files.end(intent);
-    files.sent("run/a.pt", before);
-    EXPECT_TRUE(left().empty());
-    EXPECT_EQ(parse_journal("?1 17 a\n^1 18\n^1 x\n^2 19\n^1\n").intents[0].earlier_sent,
-              WallTime{std::chrono::seconds(18)});
+    LostUploads lost({store, timer, clock, *made, answers});
+    std::vector<std::string> earlier;
+    lost.adopt({{"run/a.pt", before + std::chrono::seconds(2), 1, false, "the first"}},
+               [&earlier](const UploadIntent& last, const StoreDone<void>& done) {
+                   earlier.push_back(last.earlier_etag);
+                   done(failure(EIO, "the record was refused"));
+               });
+    const auto left = [&made] { return parse_journal(content_of(made->path())).intents; };
+    EXPECT_EQ(left()[0].earlier_etag, "the first");
+    made->version_sent("run/a.pt", before, "the second");
+    EXPECT_EQ(left()[0].earlier_etag, "the second");
+    clock.move(std::chrono::minutes(2));
+    timer.run();
+    EXPECT_EQ(earlier, (std::vector<std::string>{"the first", "the second"}));
 }
 
 TEST_F(MountJournalTest, OneInMemoryKnowsWhatIsOpenAndLeavesNothing) {

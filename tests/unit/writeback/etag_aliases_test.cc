@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <optional>
 #include <string>
 
 namespace ckptfs {
@@ -21,27 +22,27 @@ TEST(EtagAliases, TranslateTheLastVersionOfAKey) {
     EXPECT_EQ(aliases.size(), 1U);
 }
 
-TEST(EtagAliases, ShowAVersionAsOfTheTimeWhenItWasAcknowledged) {
+TEST(EtagAliases, KnowWhenAVersionWasAcknowledged) {
     EtagAliases aliases;
-    const WallTime acknowledged{std::chrono::seconds(1'700'000'000)};
+    const WallTime acknowledged{std::chrono::milliseconds(1'700'000'000'999)};
     const WallTime sent = acknowledged + std::chrono::seconds(5);
-    aliases.note("k", "here", "there", {acknowledged + Milliseconds(999), sent});
-    aliases.note("left", "here", "there", {});
-    const auto shown = [&aliases, sent](const std::string& key, const std::string& etag, int seconds = 0) {
+    aliases.note("k", "here", "there", {acknowledged, sent});
+    aliases.note("copy", "same", "same", {acknowledged, sent});
+    aliases.note("left", "here", "there", {{}, sent});
+    const auto known = [&aliases, sent](const std::string& key, const std::string& etag, int seconds = 0) {
         ObjectInfo object;
         object.key = key;
         object.etag = etag;
         object.last_modified = sent + std::chrono::seconds(seconds);
-        aliases.show(object);
-        return object;
+        return aliases.acknowledged_at(object);
     };
-    EXPECT_EQ(shown("k", "there").etag, "here");
-    EXPECT_EQ(shown("k", "there").last_modified, acknowledged) << "to the second, as the store's times";
-    EXPECT_EQ(shown("k", "there", 60).last_modified, sent + std::chrono::seconds(60)) << "it was written again";
-    EXPECT_EQ(shown("left", "there").etag, "here");
-    EXPECT_EQ(shown("left", "there").last_modified, sent) << "that is not known";
-    EXPECT_EQ(shown("k", "of another mount").last_modified, sent);
-    EXPECT_EQ(shown("other", "there").etag, "there");
+    EXPECT_EQ(known("k", "there"), acknowledged);
+    EXPECT_EQ(known("k", "here"), acknowledged);
+    EXPECT_EQ(known("copy", "same"), acknowledged);
+    EXPECT_EQ(known("k", "there", 60), std::nullopt) << "it was written again";
+    EXPECT_EQ(known("left", "there"), std::nullopt);
+    EXPECT_EQ(known("k", "of another mount"), std::nullopt);
+    EXPECT_EQ(known("other", "there"), std::nullopt);
 }
 
 TEST(EtagAliases, OfAVersionThatNeedsNoneThatOfAnEarlierOneIsForgotten) {
