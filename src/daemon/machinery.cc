@@ -216,14 +216,21 @@ void Machinery::end_leftovers_of_mounts(std::vector<Leftovers> leftovers, std::f
             end_leftovers_now(std::move(on_disk));
             continue;
         }
-        // Its hidden objects are in the bucket then, and so is what was made of them. Else they are the next mount's.
-        unsent_->when_sent_from(
-            directory, [this, left = std::make_shared<std::vector<Leftovers>>(std::move(on_disk))](const Status& sent) {
-                if (sent) {
-                    end_leftovers_now(std::move(*left));
-                }
-            });
+        end_leftovers_once_sent(directory, std::make_shared<std::vector<Leftovers>>(std::move(on_disk)));
     }
+}
+
+// Their hidden objects are in the bucket then, and so is what was made of them.
+void Machinery::end_leftovers_once_sent(const std::string& directory,
+                                        const std::shared_ptr<std::vector<Leftovers>>& leftovers) {
+    unsent_->when_sent_from(directory, [this, directory, leftovers](const Status& sent) {
+        if (sent) {
+            end_leftovers_now(std::move(*leftovers));
+        } else if (sent.error().errno_value != ECANCELED && sent.error().errno_value != ENOENT) {
+            // Not yet. What the mount's end leaves is for the next one.
+            end_leftovers_once_sent(directory, leftovers);
+        }
+    });
 }
 
 void Machinery::end_leftovers_now(std::vector<Leftovers> leftovers) {

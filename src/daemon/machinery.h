@@ -115,6 +115,8 @@ private:
     void end_leftovers_now(std::vector<Leftovers> leftovers);
     // `others_know`: of all files that they were writing; null for those that come later.
     void end_leftovers_of_mounts(std::vector<Leftovers> leftovers, std::function<void()> others_know);
+    void end_leftovers_once_sent(const std::string& directory,
+                                 const std::shared_ptr<std::vector<Leftovers>>& leftovers);
     void others_know_all();
     void release_unused_memory();
     // Null where none are kept.
