@@ -62,13 +62,13 @@ public:
           deadline_(std::chrono::steady_clock::now() + request.timeout.value_or(Milliseconds(0))) {}
 
     // What the mount has acknowledged by now; empty where it does not say.
-    static std::optional<std::uint64_t> acknowledged(const MountEntry& mount) {
+    static std::optional<AcknowledgedByNow> acknowledged(const MountEntry& mount) {
         const Result<MountStatus> status = status_of(mount);
-        return status ? std::optional(status->unsent.last_acknowledged) : std::nullopt;
+        return status ? std::optional(AcknowledgedByNow(*status)) : std::nullopt;
     }
 
-    // `last`: what is waited for; empty: what was acknowledged by the first look.
-    Status until_sent(const MountEntry& mount, std::optional<std::uint64_t> last) {
+    // `waited_for`: empty: what was acknowledged by the first look.
+    Status until_sent(const MountEntry& mount, std::optional<AcknowledgedByNow> waited_for) {
         for (int silent = 0;;) {
             const Result<MountStatus> status = status_of(mount);
             if (!status && ++silent >= kMostSilent) {
@@ -77,8 +77,8 @@ public:
             if (status) {
                 silent = 0;
                 const UnsentActivity& unsent = status->unsent;
-                last = last.value_or(unsent.last_acknowledged);
-                if (!unsent.acknowledges || unsent.all_sent_up_to >= *last) {
+                waited_for = waited_for.value_or(AcknowledgedByNow(*status));
+                if (waited_for->is_sent(*status)) {
                     return given_up(mount, unsent);
                 }
                 tell(unsent);
@@ -123,14 +123,14 @@ private:
 int wait_command(const WaitRequest& request) {
     Wait wait(request);
     // Of all of them now, and not when their turn comes.
-    std::vector<std::pair<Result<MountEntry>, std::optional<std::uint64_t>>> mounts;
+    std::vector<std::pair<Result<MountEntry>, std::optional<AcknowledgedByNow>>> mounts;
     for (const std::string& path : request.paths) {
         Result<MountEntry> mount = mount_with(path);
-        const auto last = mount ? Wait::acknowledged(*mount) : std::nullopt;
-        mounts.emplace_back(std::move(mount), last);
+        const auto waited_for = mount ? Wait::acknowledged(*mount) : std::nullopt;
+        mounts.emplace_back(std::move(mount), waited_for);
     }
-    for (const auto& [mount, last] : mounts) {
-        const Status sent = mount ? wait.until_sent(*mount, last) : failure(mount.error());
+    for (const auto& [mount, waited_for] : mounts) {
+        const Status sent = mount ? wait.until_sent(*mount, waited_for) : failure(mount.error());
         if (!sent) {
             std::fprintf(stderr, "ckptfs: %s\n", sent.error().message.c_str());
             return 1;

@@ -161,6 +161,25 @@ struct MountStatus {
     friend bool operator==(const MountStatus&, const MountStatus&) = default;
 };
 
+// What a mount has acknowledged by some time, for a wait until it is in the bucket.
+class AcknowledgedByNow {
+public:
+    explicit AcknowledgedByNow(const MountStatus& status) : pid_(status.pid), last_(status.unsent.last_acknowledged) {}
+
+    // `status`: of later. The next daemon has what this one has left, and may begin its numbers anew: then it is what
+    // that one has acknowledged by its first status.
+    [[nodiscard]] bool is_sent(const MountStatus& status) {
+        if (status.pid != pid_) {
+            *this = AcknowledgedByNow(status);
+        }
+        return !status.unsent.acknowledges || status.unsent.all_sent_up_to >= last_;
+    }
+
+private:
+    std::int64_t pid_;
+    std::uint64_t last_;
+};
+
 // The parts that change.
 void set_files(MountStatus& status, const fs::FileSystem& fs);
 void set_store(MountStatus& status, const s3::S3Statistics& store);

@@ -159,5 +159,34 @@ TEST(MountStatus, ItIsSafeToStopOnceAllIsSaved) {
     EXPECT_NE(status_text(status).find("safe to stop: yes\n"), std::string::npos);
 }
 
+TEST(AcknowledgedByNow, IsSentOnceTheMountSaysSo) {
+    MountStatus status;
+    status.pid = 17;
+    status.unsent.acknowledges = true;
+    status.unsent.last_acknowledged = 500;
+    status.unsent.all_sent_up_to = 499;
+    AcknowledgedByNow acknowledged(status);
+    EXPECT_FALSE(acknowledged.is_sent(status));
+    status.unsent.last_acknowledged = 501;
+    status.unsent.all_sent_up_to = 500;
+    EXPECT_TRUE(acknowledged.is_sent(status));
+}
+
+// An end that leaves nothing lets the numbers begin anew.
+TEST(AcknowledgedByNow, OfTheNextMountItIsWhatThatHas) {
+    MountStatus status;
+    status.pid = 17;
+    status.unsent.acknowledges = true;
+    status.unsent.last_acknowledged = 500;
+    AcknowledgedByNow acknowledged(status);
+    status.pid = 18;
+    status.unsent.last_acknowledged = 2;
+    status.unsent.all_sent_up_to = 1;
+    EXPECT_FALSE(acknowledged.is_sent(status));
+    status.unsent.last_acknowledged = 3;
+    status.unsent.all_sent_up_to = 2;
+    EXPECT_TRUE(acknowledged.is_sent(status));
+}
+
 }  // namespace
 }  // namespace ckptfs
