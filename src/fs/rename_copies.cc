@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/store_wait.h"
+#include "ckptfs/store_limits.h"
 #include "fs/object_copy.h"
 
 namespace ckptfs::fs {
@@ -18,9 +19,6 @@ namespace ckptfs::fs {
 namespace {
 
 constexpr std::size_t kLooksAtOnce = 64;
-// Times are told to the second, and the machines of a store need not agree to the second. What would be shown for too
-// little is a part; what is set aside for too much is not lost.
-constexpr std::chrono::seconds kSameTime{5};
 
 // Empty where the key is, and where there is no object.
 using Descriptions = std::vector<std::optional<ObjectInfo>>;
@@ -92,10 +90,10 @@ bool may_be_copy_of_former(const Candidate& each) {
     return !is_only_version || each.source->last_modified >= each.object.last_modified;
 }
 
-// Than any copy.
+// Than any copy. What would be shown for too little is a part; what is set aside for too much is not lost.
 bool is_older(const ObjectInfo& object, const RenameFacts& facts) {
     return facts.own.none_begun ||
-           (facts.hidden_since != WallTime{} && object.last_modified + kSameTime < facts.hidden_since);
+           (facts.hidden_since != WallTime{} && object.last_modified + kTimesDifferBy < facts.hidden_since);
 }
 
 void add(SortedObjects& sorted, const Candidate& each, const std::string& rename_id) {
