@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every promise of ckptfs-semantics(7) names tests that exist."""
+"""Every promise of ckptfs-semantics(7) has tests in tests/promises.md, and they exist."""
 
 import re
 
@@ -16,18 +16,18 @@ def exists(place: str, test: str) -> bool:
     return path.exists() and f"def {test}(" in path.read_text()
 
 
-manual = (ROOT / "man/ckptfs-semantics.7.scd").read_text()
-problems = []
-for place in re.findall(r"\[([^\]]+)\]", manual):
-    file = ""
-    for name in place.replace("\n", " ").split(","):
-        # "file: test, test of the same file, other file: test"
-        *named, test = (part.strip() for part in name.split(":"))
-        file = named[0] if named else file
-        if not exists(file, test):
-            problems.append(f"ckptfs-semantics.7.scd: no test {test} in tests/{file}")
-promised = len(re.findall(r"^\*[^\n]*\*$", manual, re.MULTILINE))
-kept = len(re.findall(r"\[[^\]]+\]", manual))
-if promised != kept:
-    problems.append(f"ckptfs-semantics.7.scd: {promised} promises, {kept} of them with a test")
+promised = re.findall(r"^\*([^\n]*)\*$", (ROOT / "man/ckptfs-semantics.7.scd").read_text(), re.MULTILINE)
+kept = {}
+for promise in re.split(r"^### ", (ROOT / "tests/promises.md").read_text(), flags=re.MULTILINE)[1:]:
+    title, _, rest = promise.partition("\n")
+    kept[title] = re.findall(r"^- (\S+): ((?:.|\n  )*)$", rest, re.MULTILINE)
+problems = [f"promises.md: no tests of the promise \"{each}\"" for each in promised if not kept.get(each)]
+problems += [f"promises.md: ckptfs-semantics.7.scd has no promise \"{each}\"" for each in kept if each not in promised]
+if list(kept) != promised and not problems:
+    problems.append("promises.md: not in the order of ckptfs-semantics.7.scd")
+for title, tests in kept.items():
+    for place, names in tests:
+        for test in re.split(r",\s*", names):
+            if not exists(place, test):
+                problems.append(f"promises.md: {title} no test {test} in tests/{place}")
 report(problems)
