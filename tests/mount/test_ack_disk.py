@@ -388,7 +388,8 @@ def test_two_mounts_share_a_disk_and_each_sends_its_own(make, simulator, prefix)
     assert status(again)["unsent"]["changes"] == 2
     simulator.clear_faults()
     wait_until(lambda: files(simulator, prefix) == ["one", "other"], "both to be sent")
-    assert status(again)["safe_to_stop"]
+    # The disk notes that they were.
+    wait_until(lambda: status(again)["safe_to_stop"], "the mount to know")
 
 
 def test_a_full_disk_fails_the_file_and_no_other(mount, small_disk, simulator, prefix):

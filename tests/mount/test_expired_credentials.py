@@ -147,16 +147,23 @@ class KeysFile:
         self._simulator = simulator
         self._sessions = 0
 
-    def rotate(self, valid_s: float) -> None:
+    def rotate(self) -> None:
         self._sessions += 1
-        key, secret, token = (f"{kind}{self._sessions}-{self.path.parent.name}" for kind in ("KEY", "secret", "token"))
-        self._simulator.add_session(key, secret, token, valid_s)
+        key, secret, token = self._keys()
+        self._simulator.add_session(key, secret, token, 600)
         text = f"[default]\naws_access_key_id = {key}\naws_secret_access_key = {secret}\naws_session_token = {token}\n"
         # As programs do that think of their readers.
         beside = self.path.with_name("beside")
         beside.write_text(text)
         beside.chmod(0o600)
         beside.rename(self.path)
+
+    def expire(self) -> None:
+        """Those of the last rotation, now."""
+        self._simulator.add_session(*self._keys(), 0)
+
+    def _keys(self) -> list[str]:
+        return [f"{kind}{self._sessions}-{self.path.parent.name}" for kind in ("KEY", "secret", "token")]
 
 
 @pytest.fixture
@@ -175,8 +182,7 @@ def test_keys_that_are_rotated_late_are_waited_for(request, simulator, prefix, k
     for number in range(8):
         simulator.put(f"{prefix}read{number}", SMALL)
     (mount("--compress", "auto") / "compressed").write_bytes(LARGE)
-    keys_file.rotate(4)
-    expired_at = time.monotonic() + 4
+    keys_file.rotate()
     mounts = {compress: mount_with(request, simulator, prefix, keys_file.path, "--compress", compress, "--max-memory",
                                    "256M") for compress in ("none", "auto")}
     failures: list[BaseException] = []
@@ -206,12 +212,12 @@ def test_keys_that_are_rotated_late_are_waited_for(request, simulator, prefix, k
         for name, made in mounts.items():
             (made / f"{name}-before").write_bytes(SMALL)
             (made / f"{name}-grows").write_bytes(LARGE)
-        wait_until(lambda: time.monotonic() > expired_at, "the keys to expire")
+        keys_file.expire()
         threads = [thread for name, made in mounts.items() for thread in act(made, name)]
         for made in mounts.values():
             wait_until(lambda log=made.log: "retrying for up to" in log(), "the mount to tell of it")
         assert failures == []
-        keys_file.rotate(600)
+        keys_file.rotate()
         for thread in threads:
             thread.join(60)
         assert not [thread for thread in threads if thread.is_alive()]
@@ -228,12 +234,11 @@ def test_keys_that_are_rotated_late_are_waited_for(request, simulator, prefix, k
 
 
 def test_keys_that_never_come_are_an_error_after_retry_for(request, simulator, prefix, keys_file):
-    keys_file.rotate(4)
-    expired_at = time.monotonic() + 4
+    keys_file.rotate()
     made = mount_with(request, simulator, prefix, keys_file.path, "--retry-for", "3s")
     try:
         (made / "before").write_bytes(SMALL)
-        wait_until(lambda: time.monotonic() > expired_at, "the keys to expire")
+        keys_file.expire()
         with pytest.raises(PermissionError):
             os.listdir(made.path)
         with pytest.raises(OSError):

@@ -137,7 +137,8 @@ def test_removing_a_failed_file_while_it_is_open_clears_it(mount, simulator, pre
 
 
 def test_a_record_is_forgotten_after_its_time(mount, simulator, prefix):
-    made = mount("--failed-sibling-ttl", "3s")
+    # It runs while the failure is told, and a commit is tried.
+    made = mount("--failed-sibling-ttl", "10s")
     (made / "step").mkdir()
     fail_to_write(simulator, prefix + "step/bad.bin", made / "step/bad.bin")
     refuse_to_commit(made / "step")

@@ -37,7 +37,7 @@ def test_an_upload_whose_answer_was_lost_is_ended(mount, simulator, prefix, faul
     assert simulator.fault_hits() == 3
     assert (made / "model.pt").read_bytes() == data
     until_none_is_left(simulator, prefix)
-    assert "aborted 3 uploads" in made.log()
+    wait_until(lambda: "aborted 3 uploads" in made.log(), "the log to say so")
     assert made.unmount() == 0
 
 

@@ -27,9 +27,10 @@ def test_a_daemon_that_still_finishes_leaves_the_next_mount_alone(mount, simulat
     for name in names:
         name.write_bytes(b"x")
     os.listdir(first / "d")
-    simulator.inject({"op": "DeleteObjects", "action": "slow", "ms": 3000})
+    simulator.inject({"op": "DeleteObjects", "action": "hang"})
     for name in names:
         name.unlink()
+    wait_until(lambda: simulator.fault_hits() > 0, "removals that hang")
     subprocess.run(["umount", first.path], check=True)
     if next_one == "ckptfs":
         second = Mount(f"s3://{BUCKET}/{prefix}", simulator.environment(), at=first.path)
@@ -41,6 +42,7 @@ def test_a_daemon_that_still_finishes_leaves_the_next_mount_alone(mount, simulat
         number = place_of(first.path)
         assert first.process.poll() is None
         (first / "saved").write_bytes(b"after the first was unmounted")
+        simulator.clear_faults()
         assert first.process.wait(30) == 0
         assert place_of(first.path) == number
         assert (first / "saved").read_bytes() == b"after the first was unmounted"

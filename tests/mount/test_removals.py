@@ -25,6 +25,11 @@ def deletions(simulator) -> int:
     return simulator.counters()["operations"].get("DeleteObjects", {"requests": 0})["requests"]
 
 
+# The refusal comes once all names of a test are removed: the next removal would be told of it.
+REFUSED_LATE = ({"op": "DeleteObjects", "action": "hang", "ms": 1500, "times": 1},
+                {"op": "DeleteObjects", "action": "access-denied"})
+
+
 def start_a_run(made, simulator, prefix):
     """From the 17th removal on the mount knows whether the store honours conditional deletes."""
     put_files(simulator, f"{prefix}first/", 30)
@@ -95,7 +100,7 @@ def test_a_failed_batch_is_told_and_its_names_are_there_again(mount, simulator, 
     start_a_run(made, simulator, prefix)
     put_files(simulator, prefix, 60)
     names = sorted(os.listdir(made / "tree/0"))
-    simulator.inject({"op": "DeleteObjects", "action": "access-denied"})
+    simulator.inject(*REFUSED_LATE)
     for name in names[:40]:
         (made / "tree/0" / name).unlink()
     assert set(names[20:]) <= set(os.listdir(made / "tree/0"))
@@ -110,13 +115,13 @@ def test_a_failed_batch_is_told_and_its_names_are_there_again(mount, simulator, 
     assert simulator.keys(prefix) == []
 
 
-@pytest.mark.parametrize("fault", [{"action": "hang"}, {"action": "access-denied"}], ids=["hang", "refused"])
-def test_unmounting_names_removals_that_were_not_made(mount, simulator, prefix, fault):
-    made = mount("--drain-timeout", "2s")
+@pytest.mark.parametrize("faults", [[{"op": "DeleteObjects", "action": "hang"}], REFUSED_LATE], ids=["hang", "refused"])
+def test_unmounting_names_removals_that_were_not_made(mount, simulator, prefix, faults):
+    made = mount("--drain-timeout", "5s")
     start_a_run(made, simulator, prefix)
     put_files(simulator, prefix, 60)
     names = sorted(os.listdir(made / "tree/0"))
-    simulator.inject({"op": "DeleteObjects", **fault})
+    simulator.inject(*faults)
     for name in names[:40]:
         (made / "tree/0" / name).unlink()
     assert made.unmount() == 1
@@ -129,7 +134,7 @@ def test_renaming_the_directory_tells_of_a_failed_batch(mount, simulator, prefix
     start_a_run(made, simulator, prefix)
     put_files(simulator, prefix, 60)
     names = sorted(os.listdir(made / "tree/0"))
-    simulator.inject({"op": "DeleteObjects", "action": "access-denied"})
+    simulator.inject(*REFUSED_LATE)
     for name in names[:40]:
         (made / "tree/0" / name).unlink()
     with pytest.raises(PermissionError):
@@ -198,7 +203,7 @@ def test_fsync_of_the_directory_waits_for_the_batch_and_tells_its_failure(mount,
     sync(made / "tree/0")
     assert simulator.keys(f"{prefix}tree/0/file") == [f"{prefix}tree/0/{name}" for name in names[60:]]
     simulator.clear_faults()
-    simulator.inject({"op": "DeleteObjects", "action": "access-denied"})
+    simulator.inject(*REFUSED_LATE)
     for name in names[60:100]:
         (made / "tree/0" / name).unlink()
     with pytest.raises(PermissionError):
