@@ -145,6 +145,8 @@ Printed collect(const Child& child, int output, int errors, Steady::time_point d
     bool output_ended = false;
     bool errors_ended = false;
     while (true) {
+        // Asked before the pipes are looked at: what it printed last is in them then.
+        const bool has_ended = child.has_ended();
         std::array<pollfd, 3> events{pollfd{output_ended ? -1 : output, POLLIN, 0},
                                      pollfd{errors_ended ? -1 : errors, POLLIN, 0},
                                      pollfd{child.descriptor(), POLLIN, 0}};
@@ -156,7 +158,7 @@ Printed collect(const Child& child, int output, int errors, Steady::time_point d
             errors_ended = drain(errors, printed.errors);
         }
         const bool quiet = events[0].revents == 0 && events[1].revents == 0;
-        if (quiet && child.has_ended()) {
+        if (quiet && has_ended) {
             return printed;
         }
         if (printed.output.size() > kMostOutput || printed.errors.size() > kMostOutput) {
