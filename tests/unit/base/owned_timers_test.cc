@@ -49,10 +49,14 @@ TEST_F(OwnedTimersTest, RunsWhatItWasGiven) {
 }
 
 TEST_F(OwnedTimersTest, NothingRunsOnceItIsGone) {
-    owned->after(Milliseconds(50), [this] { ++runs; });
+    // The thread has no time for it before.
+    std::promise<void> go_on;
+    timer.after(Milliseconds(0), [&] { go_on.get_future().wait(); });
+    owned->after(Milliseconds(0), [this] { ++runs; });
     owned.reset();
+    go_on.set_value();
     std::promise<void> later;
-    timer.after(Milliseconds(100), [&] { later.set_value(); });
+    timer.after(Milliseconds(0), [&] { later.set_value(); });
     later.get_future().wait();
     EXPECT_EQ(runs, 0);
 }

@@ -29,8 +29,10 @@ protected:
     static std::string read(DiskCache& cache, int number, std::size_t size) {
         std::string bytes(size, '\0');
         std::promise<bool> answered;
-        cache.file(object(key_of(number)), false, size)
-            ->read(0, std::as_writable_bytes(std::span(bytes)), [&](bool is_there) { answered.set_value(is_there); });
+        const auto file = cache.file(object(key_of(number)), false, size);
+        // Else it may be closed between its opening and the look at its records.
+        const auto held = file->hold();
+        file->read(0, std::as_writable_bytes(std::span(bytes)), [&](bool is_there) { answered.set_value(is_there); });
         return answered.get_future().get() ? bytes : std::string();
     }
     // Of the files, how many were not found as they were kept. None is found in another way.

@@ -134,6 +134,7 @@ TEST_F(DiskCacheTest, ARecordWithoutItsBytesCountsForNothing) {
     {
         const auto cache = make_cache();
         const auto file = cache->file(object("k"), false, 2 * kFrameSize);
+        const auto held = file->hold();
         EXPECT_TRUE(has(*file, 0, 'x'));
         EXPECT_FALSE(has(*file, 1, 'x'));
         EXPECT_EQ(cache->statistics().frames_damaged, 1U);
@@ -325,7 +326,9 @@ TEST_F(DiskCacheTest, WhatIsSentLaterIsThereUnderBothEtags) {
         }
         const auto next = make_cache();
         EXPECT_TRUE(next->may_have(in_bucket.etag));
-        EXPECT_TRUE(has(*next->file(in_bucket, false, kFrameSize), 0, 'x')) << key;
+        const auto file = next->file(in_bucket, false, kFrameSize);
+        const auto held = file->hold();
+        EXPECT_TRUE(has(*file, 0, 'x')) << key;
         EXPECT_FALSE(has(*next->file(object(key), false, kFrameSize), 0, 'x')) << key;
     }
     EXPECT_EQ(files().size(), 4U);
@@ -383,8 +386,10 @@ TEST_F(DiskCacheTest, ADirectoryThatIsTakenAwayIsLeftAlone) {
     std::filesystem::create_directory(directory());
     clock.move(DiskCache::kLeftAlone);
     EXPECT_EQ(cache->statistics().failure, "");
-    file->keep(0, frame_of('x'));
-    EXPECT_TRUE(eventually([&] { return has(*file, 0, 'x'); }));
+    EXPECT_TRUE(eventually([&] {
+        file->keep(0, frame_of('x'));
+        return has(*file, 0, 'x');
+    }));
 }
 
 }  // namespace

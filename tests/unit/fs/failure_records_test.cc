@@ -331,6 +331,7 @@ TEST_F(NotedFailuresTest, AreThoseThatOthersAreNotToldOf) {
     EXPECT_EQ(noted->count("p/step/shard"), 1U);
     recover();
     EXPECT_TRUE(eventually([&] { return store.exists(kRecord); }));
+    wait_for_threads();
     EXPECT_TRUE(noted->empty());
 }
 
@@ -349,6 +350,7 @@ TEST_F(NotedFailuresTest, HoldMarkersBackOnTheNextMountAndThenOnAll) {
     recover();
     EXPECT_TRUE(eventually([&] { return store.exists(kRecord); }));
     EXPECT_NE(store.content(kRecord).find("AccessDenied"), std::string::npos) << store.content(kRecord);
+    wait_for_threads();
     EXPECT_TRUE(noted->empty());
     switch_mounts();
     EXPECT_EQ(commit(hours(1), lookup("step")->node), EIO);

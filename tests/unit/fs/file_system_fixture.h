@@ -81,8 +81,10 @@ public:
         return thread == killed ? ExitState::kKilledBySignal : ExitState::kRunning;
     }
     [[nodiscard]] bool is_being_killed(pid_t process) const override {
+        // Counted when it is known: a test changes it then.
+        const bool is_dying = being_killed == process;
         ++times_asked_for_deaths;
-        return being_killed == process;
+        return is_dying;
     }
     [[nodiscard]] bool is_locked(std::uint64_t, std::optional<pid_t> process) const override {
         return locks_by && process.value_or(*locks_by) == *locks_by;
@@ -155,9 +157,12 @@ class FileSystemTest : public ::testing::Test {
 protected:
     // A task that has answered may still hold buffers of the pool.
     ~FileSystemTest() override {
-        blocking.reset();
-        staging.reset();
-        executor.reset();
+        // Their tasks may give work to each other, which a pool that has stopped does at once.
+        for (const auto* const pool_of_threads : {&blocking, &staging, &executor}) {
+            if (*pool_of_threads != nullptr) {
+                (*pool_of_threads)->stop();
+            }
+        }
     }
     static constexpr pid_t kProcess = 100;
 

@@ -93,14 +93,17 @@ TEST_F(OrderedRemovalsTest, WhatIsMadeUnderANameThatIsBeingRenamedIsRemoved) {
     store.hold(Operation::kCopy);
     auto first_rename = std::async(std::launch::async, [&] { return rename("f", "g"); });
     ASSERT_TRUE(store.wait_until_held(Operation::kCopy, 1));
-    auto second_rename = std::async(std::launch::async, [&] { return rename("h", "f"); });
-    EXPECT_EQ(second_rename.wait_for(kForAWhile), std::future_status::timeout);
-    auto removed = std::async(std::launch::async, [&] { return unlink("f"); });
-    EXPECT_EQ(removed.wait_for(kForAWhile), std::future_status::timeout);
+    // Here, so that they take their places in this order.
+    std::promise<Status> second_rename;
+    fs->rename(kRootNode, "h", kRootNode, "f", 0, Caller{kProcess, 0, 0},
+               [&](Status status) { second_rename.set_value(status); });
+    std::promise<Status> removed;
+    fs->unlink(kRootNode, "f", [&](Status status) { removed.set_value(status); });
+    EXPECT_TRUE(store.exists("p/h"));
     store.release(Operation::kCopy);
     EXPECT_TRUE(first_rename.get());
-    EXPECT_TRUE(second_rename.get());
-    EXPECT_TRUE(removed.get());
+    EXPECT_TRUE(second_rename.get_future().get());
+    EXPECT_TRUE(removed.get_future().get());
     EXPECT_EQ(store.keys(), std::vector<std::string>{"p/g"});
     EXPECT_EQ(store.content("p/g"), "first");
 }

@@ -48,6 +48,8 @@ protected:
                    std::none_of(keys.begin(), keys.end(),
                                 [](const auto& key) { return key.starts_with("p/.ckptfs/"); });
         }));
+        // It looks at the answer.
+        wait_for_threads();
         ASSERT_TRUE(rmdir("first"));
         clock.advance(Milliseconds(1001));
     }
@@ -74,6 +76,11 @@ protected:
         store.put_object("p/dir/" + file(i), "new");
         store.advance_clock(std::chrono::duration_cast<Milliseconds>(ahead));
     }
+    // Batches go by the time of the machine: while they wait, no removal that follows is told of the refusal.
+    void refuse_what_is_held() {
+        store.inject({Operation::kRemoveMany, "", store_error(EACCES, "AccessDenied", 403), 0, 1'000'000, false});
+        store.hold(Operation::kRemoveMany);
+    }
     Status sync_directory() {
         return answer<void>([&](auto reply) { fs->sync_directory(directory, reply); });
     }
@@ -87,7 +94,9 @@ TEST_F(UnlinkBatchesTest, AfterSixteenTheyGoTogether) {
     remove_all(0, 16);
     EXPECT_EQ(requests(Operation::kRemove), 16);
     const int lookups = requests(Operation::kHead);
+    store.hold(Operation::kRemoveMany);
     remove_all(16, 100);
+    store.release(Operation::kRemoveMany);
     EXPECT_TRUE(rmdir("dir"));
     EXPECT_TRUE(store.keys().empty());
     EXPECT_EQ(requests(Operation::kRemove), 17) << "and the directory";
@@ -141,13 +150,17 @@ TEST_F(UnlinkBatchesTest, WhatWaitsForAFullBatchComesBeforeALaterRename) {
     remove_all(0, 17);
     ASSERT_TRUE(store.wait_until_held(Operation::kRemoveMany, 1));
     remove_all(17, kFull);
-    auto removed = std::async(std::launch::async, [this] { return remove(kFull); });
-    EXPECT_EQ(removed.wait_for(kForAWhile), std::future_status::timeout);
-    auto renamed = std::async(std::launch::async, [this] { return rename("new", file(kFull), 0, directory); });
-    EXPECT_EQ(renamed.wait_for(kForAWhile), std::future_status::timeout);
+    // Here, so that they take their places in this order.
+    ASSERT_TRUE(lookup(file(kFull), directory));
+    std::promise<Status> removed;
+    fs->unlink(directory, file(kFull), [&](Status status) { removed.set_value(status); });
+    std::promise<Status> renamed;
+    fs->rename(directory, "new", directory, file(kFull), 0, Caller{kProcess, 0, 0},
+               [&](Status status) { renamed.set_value(status); });
+    EXPECT_TRUE(store.exists("p/dir/new"));
     store.release(Operation::kRemoveMany);
-    EXPECT_TRUE(removed.get());
-    EXPECT_TRUE(renamed.get());
+    EXPECT_TRUE(removed.get_future().get());
+    EXPECT_TRUE(renamed.get_future().get());
     EXPECT_TRUE(sync_directory());
     EXPECT_TRUE(store.exists("p/dir/" + file(kFull)));
 }
@@ -211,7 +224,9 @@ TEST_F(ObjectsDatedBefore, WhatAnotherMountWroteMeanwhileStaysAndIsTold) {
 // The fake's ETags look like those of objects that came in parts.
 TEST_F(UnlinkBatchesTest, WhatMayHaveBeenUploadedForLongStaysAndIsTold) {
     replace(18, std::chrono::seconds(25));
+    store.hold(Operation::kRemoveMany);
     remove_all(0, 20);
+    store.release(Operation::kRemoveMany);
     EXPECT_EQ(errno_of(sync_directory()), EIO);
     EXPECT_EQ(store.content("p/dir/" + file(18)), "new");
     EXPECT_TRUE(remove(18));
@@ -305,23 +320,28 @@ TEST_F(UnlinkBatchesTest, WhatARenameOfTheDirectoryCopiedIsRemoved) {
 
 TEST_F(UnlinkBatchesTest, AStoreThatRefusesTheVersionItShowsIsTold) {
     store.change_removals([](RemoveRequest& request) { request.if_match += request.if_match.empty() ? "" : "?"; });
+    store.hold(Operation::kRemoveMany);
     remove_all(0, 20);
+    store.release(Operation::kRemoveMany);
     EXPECT_EQ(errno_of(sync_directory()), EIO);
     EXPECT_FALSE(store.exists("p/dir/" + file(15)));
     EXPECT_TRUE(store.exists("p/dir/" + file(19)));
 }
 
 TEST_F(UnlinkBatchesTest, FsyncOfTheDirectoryWaitsAndTellsOnce) {
-    store.inject({Operation::kRemoveMany, "", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+    refuse_what_is_held();
     remove_all(0, 20);
+    store.release(Operation::kRemoveMany);
     EXPECT_EQ(errno_of(sync_directory()), EACCES);
     EXPECT_TRUE(store.exists("p/dir/" + file(19)));
+    store.clear_faults();
     EXPECT_TRUE(sync_directory());
 }
 
 TEST_F(UnlinkBatchesTest, AFailureIsToldAlsoWhereTheKernelForgotTheDirectory) {
-    store.inject({Operation::kRemoveMany, "", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+    refuse_what_is_held();
     remove_all(0, 20);
+    store.release(Operation::kRemoveMany);
     ASSERT_TRUE(eventually([&] { return store.calls(Operation::kRemoveMany) >= 3; }));
     list(directory);
     fs->forget(directory, 1);
@@ -359,25 +379,29 @@ TEST_F(FileSystemTest, WhereDeleteConditionsAreIgnoredNoRemovalIsAcknowledgedBef
         ASSERT_TRUE(unlink(std::to_string(i), directory));
         EXPECT_FALSE(store.exists("p/dir/" + std::to_string(i)));
     }
+    wait_for_threads();
     EXPECT_EQ(store.calls(Operation::kRemoveMany), 1) << "the one that found out";
 }
 
 TEST_F(UnlinkBatchesTest, AFailureIsToldByTheNextRemovalAndTheNamesAreThereAgain) {
-    store.inject({Operation::kRemoveMany, "", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+    refuse_what_is_held();
     remove_all(0, 20);
+    store.release(Operation::kRemoveMany);
     const Names names = list(directory);
     EXPECT_EQ(names.size(), 86U);
     EXPECT_EQ(errno_of(remove(50)), EACCES);
+    store.clear_faults();
     EXPECT_TRUE(remove(50));
     EXPECT_TRUE(lookup(file(17), directory));
 }
 
 TEST_F(UnlinkBatchesTest, AFailureIsToldByRmdir) {
-    store.inject({Operation::kRemoveMany, "", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+    refuse_what_is_held();
     remove_all(0, 100);
+    store.release(Operation::kRemoveMany);
     EXPECT_EQ(errno_of(rmdir("dir")), EACCES);
+    store.clear_faults();
     EXPECT_EQ(errno_of(rmdir("dir")), ENOTEMPTY);
-    // On a slow machine those that were removed last are in another batch.
     EXPECT_TRUE(store.exists("p/dir/" + file(17)));
 }
 
@@ -387,13 +411,15 @@ TEST_F(UnlinkBatchesTest, AFailureIsToldByTheRenameOfADirectoryAbove) {
     for (int i = 0; i < 20; ++i) {
         store.put_object("p/top/dir/" + file(i), "x");
     }
-    store.inject({Operation::kRemoveMany, "", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+    refuse_what_is_held();
     const NodeId below = lookup("dir", lookup("top")->node)->node;
     for (int i = 0; i < 20; ++i) {
         ASSERT_TRUE(lookup(file(i), below));
         ASSERT_TRUE(unlink(file(i), below));
     }
+    store.release(Operation::kRemoveMany);
     EXPECT_EQ(errno_of(rename("top", "other")), EACCES);
+    store.clear_faults();
     EXPECT_TRUE(store.exists("p/top/dir/" + file(19)));
     EXPECT_TRUE(rename("top", "other"));
     EXPECT_TRUE(store.exists("p/other/dir/" + file(19)));
@@ -402,7 +428,6 @@ TEST_F(UnlinkBatchesTest, AFailureIsToldByTheRenameOfADirectoryAbove) {
 TEST_F(UnlinkBatchesTest, FailuresInManyDirectoriesAreToldByOneRename) {
     store.put_object("p/top/", "");
     const NodeId top = lookup("top")->node;
-    store.inject({Operation::kRemoveMany, "", store_error(EACCES, "AccessDenied", 403), 0, 100, false});
     // The second run goes on where the first one ended: all its names go together.
     for (const auto& [name, removed] : std::map<std::string, int>{{"one", 20}, {"two", 4}}) {
         store.put_object("p/top/" + name + "/", "");
@@ -411,10 +436,12 @@ TEST_F(UnlinkBatchesTest, FailuresInManyDirectoriesAreToldByOneRename) {
         }
         const NodeId below = lookup(name, top)->node;
         store.reset_calls();
+        refuse_what_is_held();
         for (int i = 0; i < removed; ++i) {
             ASSERT_TRUE(lookup(file(i), below));
             ASSERT_TRUE(unlink(file(i), below));
         }
+        store.release(Operation::kRemoveMany);
         list(below);
         EXPECT_GE(requests(Operation::kRemoveMany), 1);
     }

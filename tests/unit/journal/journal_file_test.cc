@@ -13,6 +13,7 @@
 
 #include "base/file_descriptor.h"
 #include "ckptfs/log.h"
+#include "support/eventually.h"
 #include "support/temporary_directory.h"
 
 namespace ckptfs {
@@ -82,6 +83,7 @@ TEST_F(JournalFileTest, ADirectoryThatDoesNotAnswerDoesNotHoldUpTheEnd) {
 TEST_F(JournalFileTest, WhatWaitsForADirectoryIsBounded) {
     file_->append("+a\n");
     file_->settle();
+    ASSERT_TRUE(testing::eventually([this] { return file_->size() == 0; })) << "it is being written";
     const std::string line = std::string(1023, 'b') + '\n';
     for (int i = 0; i <= 1024; ++i) {
         EXPECT_FALSE(file_->wants_rewrite()) << i;

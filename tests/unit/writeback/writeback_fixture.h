@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdint>
 #include <filesystem>
 #include <future>
 #include <map>
@@ -120,9 +121,23 @@ private:
     SyncStore sync_;
 };
 
-// As a kill finds it. Bodies first: what the log names then was there before.
+// Of the log, by its files.
+inline std::map<std::string, std::uintmax_t> log_sizes(const std::string& directory) {
+    std::map<std::string, std::uintmax_t> sizes;
+    for (const auto& each : std::filesystem::directory_iterator(directory)) {
+        std::error_code gone;
+        if (each.path().extension() == ".log") {
+            sizes.emplace(each.path().string(), each.file_size(gone));
+        }
+    }
+    return sizes;
+}
+
+// As a kill finds it. Bodies first: what the log names then was there before. A log that changes meanwhile is copied
+// again: its segments belong together.
 inline void copy_disk(const std::string& from, const std::string& to) {
     std::filesystem::create_directory(to);
+    const std::map<std::string, std::uintmax_t> before = log_sizes(from);
     for (const char* const ending : {".body", ".log"}) {
         std::map<int, std::filesystem::path> oldest_first;
         for (const auto& each : std::filesystem::directory_iterator(from)) {
@@ -137,6 +152,10 @@ inline void copy_disk(const std::string& from, const std::string& to) {
     }
     std::error_code none;
     std::filesystem::copy(from + "/id", to, none);
+    if (log_sizes(from) != before) {
+        std::filesystem::remove_all(to);
+        copy_disk(from, to);
+    }
 }
 
 class WritebackTest : public ::testing::Test {
