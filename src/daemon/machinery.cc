@@ -201,7 +201,8 @@ void Machinery::end_leftovers_of_mounts(std::vector<Leftovers> leftovers, std::f
         lost_->adopt(
             intents,
             [this](const UploadIntent& last, StoreDone<void> done) {
-                fs_->record_unfinished({last.key, "", last.asked, last.earlier_etag}, std::move(done));
+                fs_->record_unfinished({last.key, "", last.asked, last.earlier_sent, last.earlier_etag},
+                                       std::move(done));
             },
             std::move(others_know));
     }

@@ -146,7 +146,7 @@ WritebackEnvironment Machinery::writeback_environment(ObjectStore& bucket, std::
     common.given_up = given_up_.get();
     // Before a program of the next mount looks for it.
     common.in_bucket = [this](const ObjectInfo& acknowledged, const std::string& etag) {
-        journal_->version_sent(acknowledged.key, acknowledged.last_modified, etag);
+        journal_->version_sent(acknowledged.key, acknowledged.last_modified, client_->clock().wall_now(), etag);
         if (etag != acknowledged.etag) {
             disk_->sent(acknowledged, etag);
         }
@@ -236,8 +236,8 @@ Result<ObjectStore*> Machinery::acknowledging_store(ObjectStore& bucket, std::ve
         [this] { return unsent_->left(is_handed_over()); },
         [&here](const std::string& key, const std::string& etag) { return here.etag_here(key, etag); },
         [&here](const std::string& key, const std::string& etag) { return here.etag_there(key, etag); },
-        [&here](const ObjectInfo& object) { return here.acknowledged_at(object); },
-        [&here](const std::string& key) { return here.write_id(key); }});
+        [this](const ObjectInfo& object) { return unsent_->acknowledged_at(object); },
+        [this](const std::string& key) { return unsent_->write_id(key); }});
     return &unsent_->store();
 }
 

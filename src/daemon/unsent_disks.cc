@@ -207,9 +207,18 @@ void UnsentDisks::start() const {
     });
     for (std::size_t number = 1; number < disks_.size(); ++number) {
         disks_[number].store->unsent().start();
-        // Not for what cannot be sent: it may wait for what this one has.
-        disks_[number].store->unsent().when_sent([one_less](const Status& /*sent*/) { one_less(); });
+        when_tried(disks_[number].store->unsent(), one_less);
     }
+}
+
+void UnsentDisks::when_tried(UnsentChanges& unsent, const std::function<void()>& tried) {
+    unsent.when_sent([&unsent, tried](const Status& sent) {
+        if (!sent && sent.error().retryable) {
+            when_tried(unsent, tried);
+        } else {
+            tried();
+        }
+    });
 }
 
 void UnsentDisks::withdraw_left() const {
@@ -280,6 +289,22 @@ void UnsentDisks::withdraw(const std::function<void()>& done) const {
             }
         });
     }
+}
+
+std::optional<WallTime> UnsentDisks::acknowledged_at(const ObjectInfo& object) const {
+    std::optional<WallTime> time;
+    for (const Disk& disk : disks_) {
+        time = time ? time : disk.store->unsent().acknowledged_at(object);
+    }
+    return time;
+}
+
+std::string UnsentDisks::write_id(const std::string& key) const {
+    std::string id;
+    for (const Disk& disk : disks_) {
+        id = id.empty() ? disk.store->unsent().write_id(key) : id;
+    }
+    return id;
 }
 
 UnsentStatus UnsentDisks::status() const {

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -65,6 +66,9 @@ public:
     void withdraw(const std::function<void()>& done) const;
     // Of the disk in this directory alone; with a failure where that could not be opened.
     void when_sent_from(const std::string& directory, const std::function<void(Status)>& sent) const;
+    // As UnsentChanges, of whichever knows.
+    [[nodiscard]] std::optional<WallTime> acknowledged_at(const ObjectInfo& object) const;
+    [[nodiscard]] std::string write_id(const std::string& key) const;
     // Of all: the numbers of changes are this mount's.
     [[nodiscard]] UnsentStatus status() const;
     // In bytes.
@@ -77,6 +81,8 @@ private:
         UnsentPlace place;
         std::unique_ptr<WritebackStore> store;
     };
+    // Not for what cannot be sent: it may wait for what the first has.
+    static void when_tried(UnsentChanges& unsent, const std::function<void()>& tried);
     static Result<std::unique_ptr<WritebackStore>> open_store(const Environment& environment,
                                                               const std::string& directory);
 

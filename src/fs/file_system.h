@@ -51,7 +51,9 @@ struct UnfinishedFile {
     // Empty for an object, and for an upload of which only the time of the request is known.
     std::string upload;
     std::optional<WallTime> asked{};
-    // As the bucket tells it: of an earlier version, which may be dated later. Empty for none.
+    // An earlier version was sent then, which the bucket dates to that time, under this ETag of the bucket's: empty
+    // where that is not known.
+    WallTime earlier_sent{};
     std::string earlier_etag{};
 };
 

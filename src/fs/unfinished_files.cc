@@ -28,17 +28,16 @@ void UnfinishedFiles::record(UnfinishedFile file, Reply<void> reply) {
         reply({});
         return;
     }
-    const bool is_store_time = !file.asked;
-    find_beginning(file, [this, key = std::move(key), is_store_time, earlier_etag = file.earlier_etag,
-                          reply = std::move(reply)](Result<std::optional<WallTime>> begun) {
-        if (!begun) {
-            reply(failure(std::move(begun.error())));
-        } else if (!*begun) {
-            reply({});
-        } else {
-            judge(key, {**begun, is_store_time, earlier_etag}, reply);
-        }
-    });
+    find_beginning(file,
+                   [this, key = std::move(key), file, reply = std::move(reply)](Result<std::optional<WallTime>> begun) {
+                       if (!begun) {
+                           reply(failure(std::move(begun.error())));
+                       } else if (!*begun) {
+                           reply({});
+                       } else {
+                           judge(key, {**begun, !file.asked, file.earlier_sent, file.earlier_etag}, reply);
+                       }
+                   });
 }
 
 void UnfinishedFiles::recall(const std::string& key, const std::string& record) {
@@ -119,7 +118,11 @@ void UnfinishedFiles::judge(const std::string& key, const Beginning& begun, Repl
 }
 
 bool UnfinishedFiles::is_earlier(const ObjectInfo& object, const Beginning& begun) const {
-    if (!begun.earlier_etag.empty() && state_.env.etag_there(object.key, object.etag) == begun.earlier_etag) {
+    // Later, the same bytes are another mount's.
+    const bool has_etag =
+        begun.earlier_etag.empty() || state_.env.etag_there(object.key, object.etag) == begun.earlier_etag;
+    const std::chrono::seconds late = begun.earlier_etag.empty() ? std::chrono::seconds(0) : kTimesDifferBy;
+    if (begun.earlier_sent != WallTime{} && has_etag && object.last_modified <= begun.earlier_sent + late) {
         return true;
     }
     // By one clock, that of this machine.

@@ -37,7 +37,8 @@ private:
         WallTime time;
         // Else that of the mount, which may be some seconds off.
         bool is_store_time = false;
-        // UnfinishedFile::earlier_etag.
+        // Those of the UnfinishedFile.
+        WallTime earlier_sent{};
         std::string earlier_etag{};
     };
     // It was there, in the bucket or on the disk, before the file was begun, whatever its date.

@@ -69,8 +69,17 @@ void parse_line(std::string_view line, OpenLines& open) {
             open.intents[std::string(line.substr(1, space - 1))] = std::move(*intent);
         }
     } else if (line.starts_with('^') && space != std::string_view::npos) {
-        if (const auto sent = open.intents.find(line.substr(1, space - 1)); sent != open.intents.end()) {
-            sent->second.earlier_etag = decoded(line.substr(space + 1));
+        std::string_view rest = line.substr(space + 1);
+        const auto seconds = take_number<std::int64_t>(rest);
+        if (const auto sent = open.intents.find(line.substr(1, space - 1)); seconds && sent != open.intents.end()) {
+            sent->second.earlier_sent = WallTime(std::chrono::seconds(*seconds));
+            sent->second.earlier_etag = rest.starts_with(' ') ? decoded(rest.substr(1)) : "";
+        }
+    } else if (line.starts_with('&') && space != std::string_view::npos) {
+        std::string_view rest = line.substr(space + 1);
+        const auto more = take_number<std::int64_t>(rest);
+        if (const auto asked = open.intents.find(line.substr(1, space - 1)); more && asked != open.intents.end()) {
+            asked->second.asked += std::chrono::duration_cast<WallTime::duration>(std::chrono::nanoseconds(*more));
         }
     } else if (line.starts_with('=')) {
         if (const auto answered = open.intents.find(line.substr(1)); answered != open.intents.end()) {
@@ -128,11 +137,14 @@ JournalContents parse_journal(std::string_view text) {
 }
 
 std::string intent_line(const UploadIntent& intent) {
-    return format("?{} {} {}\n", intent.number, seconds_of(intent.asked), encoded(intent.key));
+    const std::chrono::nanoseconds rest = intent.asked - std::chrono::floor<std::chrono::seconds>(intent.asked);
+    const std::string more = rest.count() > 0 ? format("&{} {}\n", intent.number, rest.count()) : "";
+    return format("?{} {} {}\n", intent.number, seconds_of(intent.asked), encoded(intent.key)) + more;
 }
 
 std::string intent_earlier_sent_line(const UploadIntent& intent) {
-    return format("^{} {}\n", intent.number, encoded(intent.earlier_etag));
+    const std::string etag = intent.earlier_etag.empty() ? "" : " " + encoded(intent.earlier_etag);
+    return format("^{} {}{}\n", intent.number, seconds_of(intent.earlier_sent), etag);
 }
 
 std::string intent_answered_line(const UploadIntent& intent) {

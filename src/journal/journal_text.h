@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The text of a mount's journal: a line an event. What is open is what no later line has ended.
 //
-// "?NUMBER SECONDS KEY" before an upload is asked for, "^NUMBER ETAG" when an earlier version of the file is sent
-// meanwhile, the last one counts, "=NUMBER" when one has begun though an answer was lost, or the file was saved
-// otherwise, and "!NUMBER" when it is known what became of all that were asked for; "+ID KEY" and "-ID" of uploads,
-// "*ID" in between when another one has saved the file; ">KEY" and "<KEY" of objects; "@KEY RECORD" of a file that
-// failed, the last one counts, and "~KEY" when others know or it was made good. A last line that was torn is passed
-// over, and one of another kind, as a later version's.
+// "?NUMBER SECONDS KEY" before an upload is asked for, "&NUMBER NANOSECONDS" behind it, the rest of the time, "^NUMBER
+// SECONDS ETAG" when an earlier version of the file is sent meanwhile, the last one counts, "=NUMBER" when one has
+// begun though an answer was lost, or the file was saved otherwise, and "!NUMBER" when it is known what became of all
+// that were asked for; "+ID KEY" and "-ID" of uploads, "*ID" in between when another one has saved the file; ">KEY" and
+// "<KEY" of objects; "@KEY RECORD" of a file that failed, the last one counts, and "~KEY" when others know or it was
+// made good. A last line that was torn is passed over, and one of another kind, as a later version's.
 //
 // Pure.
 #pragma once
@@ -30,8 +30,9 @@ struct UploadIntent {
     std::uint64_t number = 0;
     // One began, and none of this key is open: its file was saved, or failed while its mount could tell others.
     bool file_ended = false;
-    // Of a version that was acknowledged before this was asked for, and is in the bucket only since then. As the store
-    // tells it; empty for none.
+    // A version that was acknowledged before this was asked for is in the bucket only since then, under this ETag of
+    // the store's; that is empty in the journals of earlier versions.
+    WallTime earlier_sent{};
     std::string earlier_etag{};
 };
 

@@ -96,7 +96,8 @@ public:
         for (const UploadIntent& each : intents) {
             const UploadedFile file = each.file_ended ? UploadedFile::kSafe : UploadedFile::kUnfinished;
             UploadIntent ours = environment_.journal.intend(each.key, each.asked, file);
-            if (!each.earlier_etag.empty()) {
+            if (each.earlier_sent != WallTime{}) {
+                ours.earlier_sent = each.earlier_sent;
                 ours.earlier_etag = each.earlier_etag;
                 environment_.journal.intent_outlived(ours);
             }
@@ -258,10 +259,9 @@ private:
             return;
         }
         const TellOthers tell_others = tell_others_;
-        UploadIntent last = state.last;
+        // An earlier version may have been sent since it was adopted.
+        const UploadIntent last = environment_.journal.outlived(state.last);
         lock.unlock();
-        // Known since it was adopted, perhaps.
-        last.earlier_etag = environment_.journal.earlier_etag(last);
         tell_others(last, [self = shared_from_this(), round](const Status& result) { self->told(round, result); });
     }
 

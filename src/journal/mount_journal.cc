@@ -117,7 +117,7 @@ UploadIntent MountJournal::intend(const std::string& key, WallTime asked, Upload
         const std::string line = intent_line(intent) + answered;
         open_.emplace(format("?{}", intent.number), line);
         if (file == UploadedFile::kUnfinished) {
-            unfinished_.emplace(std::pair(key, intent.number), Unfinished{asked});
+            unfinished_.emplace(std::pair(key, intent.number), intent);
         }
         append(line);
     }
@@ -125,34 +125,37 @@ UploadIntent MountJournal::intend(const std::string& key, WallTime asked, Upload
     return intent;
 }
 
-std::string MountJournal::earlier_etag(const UploadIntent& intent) {
+UploadIntent MountJournal::outlived(UploadIntent intent) {
     const MutexLock lock(mutex_);
     const auto found = unfinished_.find({intent.key, intent.number});
-    return found != unfinished_.end() ? found->second.earlier_etag : "";
+    return found != unfinished_.end() ? found->second : std::move(intent);
 }
 
 void MountJournal::intent_outlived(const UploadIntent& intent) {
     {
         const MutexLock lock(mutex_);
         if (const auto found = unfinished_.find({intent.key, intent.number}); found != unfinished_.end()) {
+            found->second.earlier_sent = intent.earlier_sent;
             found->second.earlier_etag = intent.earlier_etag;
         }
     }
     note_more(format("?{}", intent.number), intent_earlier_sent_line(intent));
 }
 
-void MountJournal::version_sent(const std::string& key, WallTime acknowledged, const std::string& etag) {
+void MountJournal::version_sent(const std::string& key, WallTime acknowledged, WallTime now, const std::string& etag) {
     std::vector<UploadIntent> outlived;
     {
         const MutexLock lock(mutex_);
         for (auto each = unfinished_.lower_bound({key, 0}); each != unfinished_.end() && each->first.first == key;
              ++each) {
             if (each->second.asked >= acknowledged) {
-                outlived.push_back({key, each->second.asked, each->first.second, false, etag});
+                outlived.push_back(each->second);
             }
         }
     }
-    for (const UploadIntent& each : outlived) {
+    for (UploadIntent& each : outlived) {
+        each.earlier_sent = now;
+        each.earlier_etag = etag;
         intent_outlived(each);
     }
 }

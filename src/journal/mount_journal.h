@@ -69,12 +69,13 @@ public:
 
     [[nodiscard]] UploadIntent intend(const std::string& key, WallTime asked,
                                       UploadedFile file = UploadedFile::kUnfinished);
-    // As its earlier_etag says; no difference where it has ended.
+    // As its earlier_sent and earlier_etag say; no difference where it has ended.
     void intent_outlived(const UploadIntent& intent);
-    [[nodiscard]] std::string earlier_etag(const UploadIntent& intent);
-    // What a disk has acknowledged at that time is in the bucket only now: it is none of the files that were asked for
-    // since, and are unfinished.
-    void version_sent(const std::string& key, WallTime acknowledged, const std::string& etag);
+    // With these, as they are by now.
+    [[nodiscard]] UploadIntent outlived(UploadIntent intent);
+    // What a disk has acknowledged at the first time is in the bucket only now: it is none of the files that were asked
+    // for since, and are unfinished.
+    void version_sent(const std::string& key, WallTime acknowledged, WallTime now, const std::string& etag);
     // Once the upload that has begun is noted: from then on that one tells of the file. Or once something else has
     // saved it.
     void intent_answered(const UploadIntent& intent);
@@ -126,11 +127,7 @@ private:
     // Open ones, as they began.
     std::vector<UploadId> uploads_ GUARDED_BY(mutex_);
     // Of files that are unfinished, by their keys and numbers.
-    struct Unfinished {
-        WallTime asked;
-        std::string earlier_etag{};
-    };
-    std::map<std::pair<std::string, std::uint64_t>, Unfinished> unfinished_ GUARDED_BY(mutex_);
+    std::map<std::pair<std::string, std::uint64_t>, UploadIntent> unfinished_ GUARDED_BY(mutex_);
     // Their lines.
     std::map<std::string, std::string> open_ GUARDED_BY(mutex_);
     // Still needed, because there is no file of its own.

@@ -8,8 +8,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -60,11 +62,9 @@ Result<ChangeLog::Opened> ChangeLog::open(const std::string& directory, std::uin
     }
     Opened opened;
     opened.log.reset(new ChangeLog(directory, std::move(file), segment_size, std::move(make_room)));
-    Result<std::vector<LogEntry>> entries = opened.log->read_segments();
-    if (!entries) {
-        return failure(std::move(entries.error()));
+    if (Status read = opened.log->read_segments(opened); !read) {
+        return failure(std::move(read.error()));
     }
-    opened.entries = std::move(*entries);
     opened.log->thread_ = start_thread("ckptfs-log", [log = opened.log.get()] { log->run(); });
     return opened;
 }
@@ -124,7 +124,7 @@ Failure ChangeLog::failed(const std::string& path, const char* what) const {
 
 // --- what earlier mounts have left
 
-Result<std::vector<LogEntry>> ChangeLog::read_segments() {
+Status ChangeLog::read_segments(Opened& into) {
     std::vector<std::uint64_t> numbers;
     std::error_code error;
     std::filesystem::directory_iterator each(directory_, error);
@@ -137,7 +137,6 @@ Result<std::vector<LogEntry>> ChangeLog::read_segments() {
         return failure(error.value(), format("cannot read {}: {}", escaped(directory_), error.message()));
     }
     std::sort(numbers.begin(), numbers.end());
-    std::vector<LogEntry> all;
     for (const std::uint64_t number : numbers) {
         next_segment_ = number + 1;
         const std::string path = segment_path(directory_, number);
@@ -164,11 +163,16 @@ Result<std::vector<LogEntry>> ChangeLog::read_segments() {
                        "was not acknowledged",
                        escaped(path), text->size() - contents.whole));
         }
+        struct stat segment {};
+        if (::stat(path.c_str(), &segment) == 0) {
+            // At the latest.
+            into.last_written = std::max(into.last_written, WallTime(std::chrono::seconds(segment.st_mtim.tv_sec + 1)));
+        }
         const MutexLock lock(mutex_);
         count(contents.entries, path);
-        std::move(contents.entries.begin(), contents.entries.end(), std::back_inserter(all));
+        std::move(contents.entries.begin(), contents.entries.end(), std::back_inserter(into.entries));
     }
-    return all;
+    return {};
 }
 
 void ChangeLog::count(const std::vector<LogEntry>& entries, const std::string& path) {

@@ -21,6 +21,7 @@
 
 #include "base/file_descriptor.h"
 #include "base/mutex.h"
+#include "ckptfs/clock.h"
 #include "ckptfs/status.h"
 #include "writeback/unsent_change.h"
 
@@ -35,6 +36,8 @@ public:
         std::unique_ptr<ChangeLog> log;
         // What earlier mounts have left, in order.
         std::vector<LogEntry> entries;
+        // When they wrote the last of it, by the clock of the machine.
+        WallTime last_written{};
     };
     // The directory is there, and only this log uses it. `segment_size`: for tests. `make_room` removes something from
     // a full disk, or returns false; it is called on the thread of the log.
@@ -70,7 +73,7 @@ private:
 
     ChangeLog(std::string directory, FileDescriptor directory_file, std::uint64_t segment_size,
               std::function<bool()> make_room);
-    [[nodiscard]] Result<std::vector<LogEntry>> read_segments();
+    [[nodiscard]] Status read_segments(Opened& into);
     void count(const std::vector<LogEntry>& entries, const std::string& path) REQUIRES(mutex_);
     void add(Waiting waiting) EXCLUDES(mutex_);
     void run();

@@ -47,7 +47,9 @@ Result<std::unique_ptr<UnsentChanges>> UnsentChanges::open(const WritebackEnviro
             environment.store, environment.timer, environment.clock, environment.prefix, changes->id_, environment.host,
             [told = changes.get()](const Error& why) { told->left_is_not_told(why); }});
     }
-    changes->take_over(std::move(opened->entries));
+    const auto ago = std::chrono::system_clock::now() - opened->last_written;
+    changes->take_over(std::move(opened->entries),
+                       environment.clock.wall_now() - std::chrono::duration_cast<WallTime::duration>(ago));
     changes->remove_unused_files();
     return changes;
 }
@@ -418,6 +420,7 @@ UnsentStatus UnsentChanges::status() const {
     status.all_sent_up_to = order_.size() > 0 ? order_.oldest()->change.number - 1 : last_acknowledged_;
     status.failing_key = failing_key_;
     status.failure = failure_;
+    status.disk = id_;
     return status;
 }
 

@@ -122,6 +122,8 @@ struct UnsentStatus {
     // GivenUpMarkers, and one of them.
     std::uint64_t given_up = 0;
     std::string given_up_key;
+    // UnsentChanges::id().
+    std::string disk;
 };
 
 class UnsentChanges {
@@ -191,7 +193,8 @@ public:
     [[nodiscard]] const std::string& id() const { return id_; }
     [[nodiscard]] UnsentStatus status() const;
     // Calls back once all that is acknowledged by now is in the bucket; with ECANCELED where the mount ends before,
-    // with what has failed for as long as the environment's patience.
+    // with what has failed for as long as the environment's patience; retryable where others could not be told of it
+    // for that long, so that nothing was sent.
     void when_sent(std::function<void(Status)> sent);
 
 private:
@@ -226,7 +229,8 @@ private:
     // That wait for room, of before the last marker.
     [[nodiscard]] std::vector<Waiting> take_outdated() REQUIRES(mutex_);
     void admit(Waiting waiting) EXCLUDES(mutex_);
-    void take_over(std::vector<LogEntry> entries) EXCLUDES(mutex_);
+    // `last_sent`: no later, by the environment's clock.
+    void take_over(std::vector<LogEntry> entries, WallTime last_sent) EXCLUDES(mutex_);
     void adopt(UnsentChange change) REQUIRES(mutex_);
     [[nodiscard]] std::vector<std::shared_ptr<BodyFile>> open_files(const UnsentChange& change) REQUIRES(mutex_);
     void find_sources(HeldChange& held) const REQUIRES(mutex_);

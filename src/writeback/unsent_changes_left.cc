@@ -40,7 +40,7 @@ Result<std::string> UnsentChanges::disk_id(const std::string& directory) {
     return id;
 }
 
-void UnsentChanges::take_over(std::vector<LogEntry> entries) {
+void UnsentChanges::take_over(std::vector<LogEntry> entries, WallTime last_sent) {
     std::map<std::uint64_t, UnsentChange> unsent;
     const MutexLock lock(mutex_);
     for (LogEntry& entry : entries) {
@@ -49,7 +49,7 @@ void UnsentChanges::take_over(std::vector<LogEntry> entries) {
             unsent.insert_or_assign(change->number, std::move(*change));
         } else {
             const SentChange& sent = std::get<SentChange>(entry);
-            EtagAliases::Times times{{}, environment_.clock.wall_now()};
+            EtagAliases::Times times{{}, last_sent};
             if (const auto found = unsent.find(sent.number); found != unsent.end()) {
                 times.acknowledged = found->second.object.last_modified;
                 if (!sent.etag.empty()) {

@@ -59,8 +59,13 @@ void UnsentChanges::left_is_not_told(const Error& why) {
         tell_of(key, message);
         impatient = take_impatient(order_.oldest()->change.number);
     }
+    Error untold;
+    untold.errno_value = EIO;
+    // Nothing was tried yet.
+    untold.retryable = true;
+    untold.message = key + ": is not in the bucket yet: " + message;
     for (const std::function<void(Status)>& each : impatient) {
-        each(failure(EIO, key + ": is not in the bucket yet: " + message));
+        each(failure(untold));
     }
 }
 

@@ -306,17 +306,23 @@ TEST_F(GateRequestsTest, WhatADeadMountLeftIsAFailureInADirectoryThatWasMadeBefo
 TEST_F(GateRequestsTest, WhatADeadMountLeftIsAFailureBesideAnEarlierVersionThatWasSentSince) {
     store.put_object("p/step/shard", "the version before");
     store.put_object("p/step/other", "of another mount");
-    const auto tell = [&](const char* key) {
+    store.put_object("p/step/again", "written by another mount with the same bytes");
+    store.put_object("p/step/old", "of a journal that tells no ETag");
+    const auto tell = [&](const char* key, Milliseconds sent_before, const std::string& etag) {
+        const WallTime there = store.info(key).last_modified;
         return answer<void>([&](auto reply) {
-            fs->record_unfinished(
-                {key, "", store.info(key).last_modified - std::chrono::seconds(5), store.info("p/step/shard").etag},
-                reply);
+            fs->record_unfinished({key, "", there - std::chrono::seconds(60), there - sent_before, etag}, reply);
         });
     };
-    EXPECT_TRUE(tell("p/step/shard"));
+    // The clocks differ.
+    EXPECT_TRUE(tell("p/step/shard", Milliseconds(4000), store.info("p/step/shard").etag));
     EXPECT_TRUE(store.exists("p/.ckptfs/failed/step/shard"));
-    EXPECT_TRUE(tell("p/step/other"));
+    EXPECT_TRUE(tell("p/step/other", Milliseconds(0), store.info("p/step/shard").etag));
     EXPECT_FALSE(store.exists("p/.ckptfs/failed/step/other")) << "it was saved after that";
+    EXPECT_TRUE(tell("p/step/again", Milliseconds(30'000), store.info("p/step/again").etag));
+    EXPECT_FALSE(store.exists("p/.ckptfs/failed/step/again"));
+    EXPECT_TRUE(tell("p/step/old", Milliseconds(0), ""));
+    EXPECT_TRUE(store.exists("p/.ckptfs/failed/step/old"));
 }
 
 // Its rename may be undone, and the directory is the one that it was.

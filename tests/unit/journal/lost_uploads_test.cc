@@ -189,7 +189,7 @@ TEST_F(LostUploadsTest, ThoseOfAKilledMountAreAdopted) {
 TEST_F(LostUploadsTest, OfAKilledMountItIsToldWhichEarlierVersionWasSentSince) {
     const WallTime asked{seconds(1'700'000'000)};
     std::string told;
-    lost_.adopt({{kKey, asked, 1, false, "etag"}, {kKey, asked - seconds(1), 2}},
+    lost_.adopt({{kKey, asked, 1, false, asked, "etag"}, {kKey, asked - seconds(1), 2}},
                 [&](const UploadIntent& last, const StoreDone<void>& done) {
                     told = last.earlier_etag;
                     done(failure(EIO, "the record was refused"));

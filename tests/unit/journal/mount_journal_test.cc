@@ -345,53 +345,6 @@ TEST_F(MountJournalTest, IntentsAreThereUntilTheyEnd) {
     EXPECT_EQ(parse_journal("?1 17 a\n?2 x b\n?3\n?4 18\n!5\n").intents.size(), 1U);
 }
 
-// What is sent may have been acknowledged before a file of the same name was begun.
-TEST_F(MountJournalTest, AFileThatIsWrittenIsNotTheVersionThatIsSentMeanwhile) {
-    const auto made = journal();
-    testing::ManualClock clock;
-    const WallTime before = clock.wall_now();
-    clock.move(std::chrono::seconds(1));
-    const UploadIntent intent = made->intend("run/a.pt", clock.wall_now());
-    made->version_sent("run/a.pt.1", before, "of another");
-    clock.move(std::chrono::seconds(1));
-    made->version_sent("run/a.pt", clock.wall_now(), "the file itself");
-    const auto left = [&made] { return parse_journal(content_of(made->path())).intents; };
-    ASSERT_EQ(left().size(), 1U);
-    EXPECT_EQ(left()[0].earlier_etag, "");
-    made->version_sent("run/a.pt", before, "the first");
-    made->version_sent("run/a.pt", before, "\"the last\"");
-    EXPECT_EQ(left()[0].earlier_etag, "\"the last\"");
-    EXPECT_EQ(made->earlier_etag(intent), "\"the last\"");
-    EXPECT_EQ(left()[0].asked, std::chrono::floor<std::chrono::seconds>(intent.asked));
-    made->intent_ended(intent);
-    made->version_sent("run/a.pt", before, "late");
-    EXPECT_TRUE(left().empty());
-    EXPECT_EQ(parse_journal("?1 17 a\n^1 x\n^2 y\n^1\n").intents[0].earlier_etag, "x");
-}
-
-TEST_F(MountJournalTest, WhatIsSentAfterAKillIsNotTheFileThatWasBeingWrittenEither) {
-    const auto made = journal();
-    testing::ManualClock clock;
-    const WallTime before = clock.wall_now();
-    testing::FakeStore store;
-    testing::SteppedTimer timer;
-    LostAnswers answers;
-    LostUploads lost({store, timer, clock, *made, answers});
-    std::vector<std::string> earlier;
-    lost.adopt({{"run/a.pt", before + std::chrono::seconds(2), 1, false, "the first"}},
-               [&earlier](const UploadIntent& last, const StoreDone<void>& done) {
-                   earlier.push_back(last.earlier_etag);
-                   done(failure(EIO, "the record was refused"));
-               });
-    const auto left = [&made] { return parse_journal(content_of(made->path())).intents; };
-    EXPECT_EQ(left()[0].earlier_etag, "the first");
-    made->version_sent("run/a.pt", before, "the second");
-    EXPECT_EQ(left()[0].earlier_etag, "the second");
-    clock.move(std::chrono::minutes(2));
-    timer.run();
-    EXPECT_EQ(earlier, (std::vector<std::string>{"the first", "the second"}));
-}
-
 TEST_F(MountJournalTest, OneInMemoryKnowsWhatIsOpenAndLeavesNothing) {
     const auto made = MountJournal::in_memory();
     made->begun({"run/a.pt", "id1"});

@@ -134,6 +134,7 @@ TEST_F(ToldToOthers, WhereOthersCannotBeToldOfWhatAKillHasLeftItIsSaidAndNotWait
     ASSERT_EQ(answer.wait_for(std::chrono::minutes(1)), std::future_status::ready);
     const Status waited = answer.get();
     ASSERT_FALSE(waited);
+    EXPECT_TRUE(waited.error().retryable) << "nothing was sent yet";
     EXPECT_THAT(waited.error().message, AllOf(StartsWith("p/d/a: "), HasSubstr("other mounts cannot be told")));
     EXPECT_EQ(made->unsent().status().failing_key, "p/d/a");
     EXPECT_THAT(made->unsent().status().failure, HasSubstr("AccessDenied"));
