@@ -78,7 +78,11 @@ public:
                 silent = 0;
                 const UnsentActivity& unsent = status->unsent;
                 waited_for = waited_for.value_or(AcknowledgedByNow(*status));
-                if (waited_for->is_sent(*status)) {
+                const Result<bool> is_sent = waited_for->is_sent(*status);
+                if (!is_sent) {
+                    return failure(is_sent.error());
+                }
+                if (*is_sent) {
                     return given_up(mount, unsent);
                 }
                 tell(unsent);

@@ -237,7 +237,20 @@ void set_unsent(MountStatus& status, const UnsentStatus& unsent, std::uint64_t l
         unsent.failing_key,
         unsent.failure,
         unsent.given_up,
-        unsent.given_up_key};
+        unsent.given_up_key,
+        unsent.disk};
+}
+
+Result<bool> AcknowledgedByNow::is_sent(const MountStatus& status) {
+    if (status.pid != pid_ && status.unsent.disk != disk_) {
+        return failure(EIO, status.mount_point +
+                                " was mounted again meanwhile, and this mount does not know what the one before has "
+                                "left on the disk: wait again once all mounts of this node are there");
+    }
+    if (status.pid != pid_) {
+        *this = AcknowledgedByNow(status);
+    }
+    return !status.unsent.acknowledges || status.unsent.all_sent_up_to >= last_;
 }
 
 void set_memory(MountStatus& status, const PoolUsage& usage) {

@@ -102,6 +102,8 @@ struct UnsentActivity {
     // Markers that were acknowledged and not made, until they are made good; one of them.
     std::uint64_t given_up = 0;
     std::string given_up_key;
+    // Which of the places on the disk the mount has; the numbers are of this one.
+    std::string disk;
 
     friend bool operator==(const UnsentActivity&, const UnsentActivity&) = default;
 };
@@ -164,19 +166,17 @@ struct MountStatus {
 // What a mount has acknowledged by some time, for a wait until it is in the bucket.
 class AcknowledgedByNow {
 public:
-    explicit AcknowledgedByNow(const MountStatus& status) : pid_(status.pid), last_(status.unsent.last_acknowledged) {}
+    explicit AcknowledgedByNow(const MountStatus& status)
+        : pid_(status.pid), disk_(status.unsent.disk), last_(status.unsent.last_acknowledged) {}
 
-    // `status`: of later. The next daemon has what this one has left, and may begin its numbers anew: then it is what
-    // that one has acknowledged by its first status.
-    [[nodiscard]] bool is_sent(const MountStatus& status) {
-        if (status.pid != pid_) {
-            *this = AcknowledgedByNow(status);
-        }
-        return !status.unsent.acknowledges || status.unsent.all_sent_up_to >= last_;
-    }
+    // `status`: of later. The next daemon with the same place on the disk has what this one has left, and may begin its
+    // numbers anew: then it is what that one has acknowledged by its first status. Of one with another place that
+    // cannot be said: EIO.
+    [[nodiscard]] Result<bool> is_sent(const MountStatus& status);
 
 private:
     std::int64_t pid_;
+    std::string disk_;
     std::uint64_t last_;
 };
 

@@ -71,7 +71,8 @@ Json object_of(const UnsentActivity& unsent) {
             {"failing_key", unsent.failing_key},
             {"failure", unsent.failure},
             {"given_up", unsent.given_up},
-            {"given_up_key", unsent.given_up_key}};
+            {"given_up_key", unsent.given_up_key},
+            {"disk", unsent.disk}};
 }
 
 UnsentActivity unsent_of(const Json& json) {
@@ -86,7 +87,8 @@ UnsentActivity unsent_of(const Json& json) {
             json.at("failing_key"),
             json.at("failure"),
             json.at("given_up"),
-            json.at("given_up_key")};
+            json.at("given_up_key"),
+            json.value("disk", "")};
 }
 
 }  // namespace

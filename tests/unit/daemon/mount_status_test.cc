@@ -40,7 +40,7 @@ MountStatus busy() {
     status.memory_resident = 640 << 20;
     status.disk = {"/nvme/kept", 8 << 20, {5 << 20, 6 << 20, 7 << 20, 3, 2, "cannot read /nvme/kept/a: EIO"}, 0, 2,
                    false};
-    status.unsent = {true, 3, 7 << 20, 90 << 20, 75, 1, 12, 9, "run/a.pt", "AccessDenied", 2, "run/.metadata"};
+    status.unsent = {true, 3, 7 << 20, 90 << 20, 75, 1, 12, 9, "run/a.pt", "AccessDenied", 2, "run/.metadata", "place"};
     status.problems = {"2026-01-01T00:00:00 warning: slow"};
     return status;
 }
@@ -159,33 +159,38 @@ TEST(MountStatus, ItIsSafeToStopOnceAllIsSaved) {
     EXPECT_NE(status_text(status).find("safe to stop: yes\n"), std::string::npos);
 }
 
-TEST(AcknowledgedByNow, IsSentOnceTheMountSaysSo) {
+MountStatus acknowledging(std::int64_t pid, std::uint64_t last_acknowledged, std::uint64_t all_sent_up_to) {
     MountStatus status;
-    status.pid = 17;
+    status.pid = pid;
     status.unsent.acknowledges = true;
-    status.unsent.last_acknowledged = 500;
-    status.unsent.all_sent_up_to = 499;
-    AcknowledgedByNow acknowledged(status);
-    EXPECT_FALSE(acknowledged.is_sent(status));
-    status.unsent.last_acknowledged = 501;
-    status.unsent.all_sent_up_to = 500;
-    EXPECT_TRUE(acknowledged.is_sent(status));
+    status.unsent.last_acknowledged = last_acknowledged;
+    status.unsent.all_sent_up_to = all_sent_up_to;
+    status.unsent.disk = "place";
+    return status;
+}
+
+TEST(AcknowledgedByNow, IsSentOnceTheMountSaysSo) {
+    AcknowledgedByNow acknowledged(acknowledging(17, 500, 499));
+    EXPECT_FALSE(acknowledged.is_sent(acknowledging(17, 500, 499)).value());
+    EXPECT_TRUE(acknowledged.is_sent(acknowledging(17, 501, 500)).value());
+    AcknowledgedByNow nothing{MountStatus()};
+    EXPECT_TRUE(nothing.is_sent(MountStatus()).value()) << "the bucket acknowledges";
 }
 
 // An end that leaves nothing lets the numbers begin anew.
 TEST(AcknowledgedByNow, OfTheNextMountItIsWhatThatHas) {
-    MountStatus status;
-    status.pid = 17;
-    status.unsent.acknowledges = true;
-    status.unsent.last_acknowledged = 500;
-    AcknowledgedByNow acknowledged(status);
-    status.pid = 18;
-    status.unsent.last_acknowledged = 2;
-    status.unsent.all_sent_up_to = 1;
-    EXPECT_FALSE(acknowledged.is_sent(status));
-    status.unsent.last_acknowledged = 3;
-    status.unsent.all_sent_up_to = 2;
-    EXPECT_TRUE(acknowledged.is_sent(status));
+    AcknowledgedByNow acknowledged(acknowledging(17, 500, 0));
+    EXPECT_FALSE(acknowledged.is_sent(acknowledging(18, 2, 1)).value());
+    EXPECT_TRUE(acknowledged.is_sent(acknowledging(18, 3, 2)).value());
+}
+
+TEST(AcknowledgedByNow, OfAMountWithAnotherPlaceNobodyKnows) {
+    AcknowledgedByNow acknowledged(acknowledging(17, 500, 400));
+    MountStatus next = acknowledging(18, 0, 0);
+    next.unsent.disk = "another";
+    EXPECT_EQ(acknowledged.is_sent(next).error().errno_value, EIO);
+    // Nor where the next one leaves the disk alone.
+    EXPECT_EQ(acknowledged.is_sent(MountStatus()).error().errno_value, EIO);
 }
 
 }  // namespace
