@@ -176,14 +176,25 @@ void Machinery::recall_failures(std::vector<Leftovers>& leftovers) {
     }
 }
 
-void Machinery::end_leftovers_of_mounts(std::vector<Leftovers> leftovers, std::function<void()> others_know) {
-    recall_failures(leftovers);
-    const std::string records = config_.store.prefix + std::string(kRenamesPrefix);
-    std::vector<std::string> renames;
+// As those.
+bool Machinery::note_intents(std::vector<Leftovers>& leftovers) {
     std::vector<UploadIntent> intents;
     for (Leftovers& leftover : leftovers) {
-        std::move(leftover.begun.intents.begin(), leftover.begun.intents.end(), std::back_inserter(intents));
-        leftover.begun.intents.clear();
+        std::vector<UploadIntent> left = std::exchange(leftover.begun.intents, {});
+        std::move(left.begin(), left.end(), std::back_inserter(intents));
+    }
+    if (!intents.empty()) {
+        lost_->note(intents);
+    }
+    return !intents.empty();
+}
+
+void Machinery::end_leftovers_of_mounts(std::vector<Leftovers> leftovers, std::function<void()> others_know) {
+    recall_failures(leftovers);
+    const bool has_intents = note_intents(leftovers);
+    const std::string records = config_.store.prefix + std::string(kRenamesPrefix);
+    std::vector<std::string> renames;
+    for (Leftovers& leftover : leftovers) {
         std::erase_if(leftover.begun.objects, [&](const std::string& key) {
             if (!key.starts_with(records)) {
                 return false;
@@ -195,11 +206,9 @@ void Machinery::end_leftovers_of_mounts(std::vector<Leftovers> leftovers, std::f
         });
     }
     fs_->end_renames(renames);
-    // Before their journal goes, because ours has them from then on.
     // A mount that only reads has left nothing.
-    if (lost_ != nullptr && (!intents.empty() || others_know)) {
-        lost_->adopt(
-            intents,
+    if (lost_ != nullptr && (has_intents || others_know)) {
+        lost_->begin(
             [this](const UploadIntent& last, StoreDone<void> done) {
                 fs_->record_unfinished({last.key, "", last.asked, last.earlier_sent, last.earlier_etag},
                                        std::move(done));
@@ -310,6 +319,8 @@ Result<fs::FileSystem*> Machinery::start_file_system(fs::KernelCache& kernel_cac
                                   disk_ != nullptr ? &passthrough : nullptr, acknowledging_.get()});
     // No request may come before: it could be the rename of a marker.
     recall_failures(leftovers_);
+    // What is sent now may be an earlier version of a file that was being written.
+    note_intents(leftovers_);
     if (unsent_ != nullptr) {
         unsent_->start();
     }

@@ -112,6 +112,8 @@ private:
     void say_goodbye();
     void cancel();
     void recall_failures(std::vector<Leftovers>& leftovers);
+    // Whether there were some.
+    bool note_intents(std::vector<Leftovers>& leftovers);
     void end_leftovers_now(std::vector<Leftovers> leftovers);
     // `others_know`: of all files that they were writing; null for those that come later.
     void end_leftovers_of_mounts(std::vector<Leftovers> leftovers, std::function<void()> others_know);

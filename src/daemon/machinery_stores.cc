@@ -145,8 +145,8 @@ WritebackEnvironment Machinery::writeback_environment(ObjectStore& bucket, std::
     given_up_ = std::make_unique<GivenUpMarkers>(clock_, config_.write.failed_sibling_ttl);
     common.given_up = given_up_.get();
     // Before a program of the next mount looks for it.
-    common.in_bucket = [this](const ObjectInfo& acknowledged, const std::string& etag) {
-        journal_->version_sent(acknowledged.key, acknowledged.last_modified, client_->clock().wall_now(), etag);
+    common.in_bucket = [this](const ObjectInfo& acknowledged, const std::string& etag, WallTime sent) {
+        journal_->version_sent(acknowledged.key, acknowledged.last_modified, sent, etag);
         if (etag != acknowledged.etag) {
             disk_->sent(acknowledged, etag);
         }

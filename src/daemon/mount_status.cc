@@ -238,19 +238,35 @@ void set_unsent(MountStatus& status, const UnsentStatus& unsent, std::uint64_t l
         unsent.failure,
         unsent.given_up,
         unsent.given_up_key,
-        unsent.disk};
+        unsent.places,
+        unsent.changes_elsewhere};
 }
 
+AcknowledgedByNow::AcknowledgedByNow(const MountStatus& status)
+    : pid_(status.pid),
+      place_(status.unsent.places.empty() ? "" : status.unsent.places.front()),
+      last_(status.unsent.last_acknowledged),
+      was_sent_(!status.unsent.acknowledges ||
+                (status.unsent.all_sent_up_to >= last_ && status.unsent.changes_elsewhere == 0)) {}
+
 Result<bool> AcknowledgedByNow::is_sent(const MountStatus& status) {
-    if (status.pid != pid_ && status.unsent.disk != disk_) {
+    if (was_sent_) {
+        return true;
+    }
+    const UnsentActivity& unsent = status.unsent;
+    const auto place = std::find(unsent.places.begin(), unsent.places.end(), place_);
+    if (!place_.empty() && place == unsent.places.end()) {
         return failure(EIO, status.mount_point +
-                                " was mounted again meanwhile, and this mount does not know what the one before has "
+                                " was mounted again meanwhile, and this mount does not send what the one before has "
                                 "left on the disk: wait again once all mounts of this node are there");
+    }
+    if (place != unsent.places.begin() && place != unsent.places.end()) {
+        return unsent.changes_elsewhere == 0;
     }
     if (status.pid != pid_) {
         *this = AcknowledgedByNow(status);
     }
-    return !status.unsent.acknowledges || status.unsent.all_sent_up_to >= last_;
+    return !unsent.acknowledges || (unsent.all_sent_up_to >= last_ && unsent.changes_elsewhere == 0);
 }
 
 void set_memory(MountStatus& status, const PoolUsage& usage) {

@@ -102,8 +102,9 @@ struct UnsentActivity {
     // Markers that were acknowledged and not made, until they are made good; one of them.
     std::uint64_t given_up = 0;
     std::string given_up_key;
-    // Which of the places on the disk the mount has; the numbers are of this one.
-    std::string disk;
+    // UnsentStatus::places and changes_elsewhere.
+    std::vector<std::string> places;
+    std::uint64_t changes_elsewhere = 0;
 
     friend bool operator==(const UnsentActivity&, const UnsentActivity&) = default;
 };
@@ -166,18 +167,18 @@ struct MountStatus {
 // What a mount has acknowledged by some time, for a wait until it is in the bucket.
 class AcknowledgedByNow {
 public:
-    explicit AcknowledgedByNow(const MountStatus& status)
-        : pid_(status.pid), disk_(status.unsent.disk), last_(status.unsent.last_acknowledged) {}
+    explicit AcknowledgedByNow(const MountStatus& status);
 
-    // `status`: of later. The next daemon with the same place on the disk has what this one has left, and may begin its
-    // numbers anew: then it is what that one has acknowledged by its first status. Of one with another place that
-    // cannot be said: EIO.
+    // `status`: of later, perhaps of another daemon. One that has the place on the disk as its own may begin its
+    // numbers anew: then it is what that one has acknowledged by its first status. Where the place is none of its, EIO.
     [[nodiscard]] Result<bool> is_sent(const MountStatus& status);
 
 private:
     std::int64_t pid_;
-    std::string disk_;
+    // Empty for none, and for daemons that do not say.
+    std::string place_;
     std::uint64_t last_;
+    bool was_sent_;
 };
 
 // The parts that change.

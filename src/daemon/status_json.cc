@@ -72,7 +72,8 @@ Json object_of(const UnsentActivity& unsent) {
             {"failure", unsent.failure},
             {"given_up", unsent.given_up},
             {"given_up_key", unsent.given_up_key},
-            {"disk", unsent.disk}};
+            {"places", unsent.places},
+            {"changes_elsewhere", unsent.changes_elsewhere}};
 }
 
 UnsentActivity unsent_of(const Json& json) {
@@ -88,7 +89,8 @@ UnsentActivity unsent_of(const Json& json) {
             json.at("failure"),
             json.at("given_up"),
             json.at("given_up_key"),
-            json.value("disk", "")};
+            json.value("places", std::vector<std::string>()),
+            json.value("changes_elsewhere", std::uint64_t{0})};
 }
 
 }  // namespace

@@ -315,6 +315,8 @@ UnsentStatus UnsentDisks::status() const {
     for (std::size_t number = 1; number < disks_.size(); ++number) {
         const UnsentStatus status = disks_[number].store->unsent().status();
         sum.changes += status.changes;
+        sum.changes_elsewhere += status.changes;
+        sum.places.insert(sum.places.end(), status.places.begin(), status.places.end());
         sum.bytes += status.bytes;
         if (status.oldest && (!sum.oldest || *status.oldest < *sum.oldest)) {
             sum.oldest = status.oldest;

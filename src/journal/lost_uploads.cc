@@ -86,35 +86,33 @@ public:
         });
     }
 
-    void adopt(const std::vector<UploadIntent>& intents, TellOthers tell_others, std::function<void()> all_told) {
+    void note(const std::vector<UploadIntent>& intents) {
+        const std::vector<UploadIntent> ours = environment_.journal.take_over(intents);
+        const MutexLock lock(mutex_);
+        is_noting_ = true;
+        for (const UploadIntent& each : ours) {
+            if (each.file_ended) {
+                add(each);
+                continue;
+            }
+            Key& key = add_always(each);
+            key.untold = true;
+            if (key.last.asked <= each.asked) {
+                key.last = each;
+            }
+        }
+    }
+
+    void begin(TellOthers tell_others, std::function<void()> all_told) {
         {
             const MutexLock lock(mutex_);
+            is_noting_ = false;
             if (!stopping_) {
                 tell_others_ = std::move(tell_others);
-            }
-        }
-        for (const UploadIntent& each : intents) {
-            const UploadedFile file = each.file_ended ? UploadedFile::kSafe : UploadedFile::kUnfinished;
-            UploadIntent ours = environment_.journal.intend(each.key, each.asked, file);
-            if (each.earlier_sent != WallTime{}) {
-                ours.earlier_sent = each.earlier_sent;
-                ours.earlier_etag = each.earlier_etag;
-                environment_.journal.intent_outlived(ours);
-            }
-            const MutexLock lock(mutex_);
-            if (!each.file_ended) {
-                Key& key = add_always(ours);
-                key.untold = true;
-                if (key.last.asked <= ours.asked) {
-                    key.last = ours;
+                if (all_told) {
+                    all_told_ = std::move(all_told);
                 }
-            } else {
-                add(ours);
             }
-        }
-        if (all_told) {
-            const MutexLock lock(mutex_);
-            all_told_ = std::move(all_told);
         }
         tell_if_all_told();
         look();
@@ -138,6 +136,7 @@ public:
     void stop(std::function<void()> ended) {
         MutexLock lock(mutex_);
         stopping_ = true;
+        is_noting_ = false;
         if (!ended) {
             tell_others_ = tell_none;
             all_told_ = nullptr;
@@ -234,7 +233,7 @@ private:
         const auto round = std::make_shared<Round>();
         {
             const MutexLock lock(mutex_);
-            if (looking_ || keys_.empty()) {
+            if (looking_ || is_noting_ || keys_.empty()) {
                 return;
             }
             looking_ = true;
@@ -464,6 +463,8 @@ private:
     std::map<std::string, Key> keys_ GUARDED_BY(mutex_);
     Timer::Id waiting_ GUARDED_BY(mutex_) = 0;
     bool looking_ GUARDED_BY(mutex_) = false;
+    // Others can be told later.
+    bool is_noting_ GUARDED_BY(mutex_) = false;
     bool stopping_ GUARDED_BY(mutex_) = false;
     std::function<void()> ended_ GUARDED_BY(mutex_);
     TellOthers tell_others_ GUARDED_BY(mutex_) = tell_none;
@@ -480,9 +481,12 @@ void LostUploads::create_upload(CreateUploadRequest request, UploadedFile file, 
     search_->create_upload(std::move(request), file, std::move(done));
 }
 
-void LostUploads::adopt(const std::vector<UploadIntent>& intents, TellOthers tell_others,
-                        std::function<void()> all_told) {
-    search_->adopt(intents, std::move(tell_others), std::move(all_told));
+void LostUploads::note(const std::vector<UploadIntent>& intents) {
+    search_->note(intents);
+}
+
+void LostUploads::begin(TellOthers tell_others, std::function<void()> all_told) {
+    search_->begin(std::move(tell_others), std::move(all_told));
 }
 
 void LostUploads::saved(const std::string& key) {

@@ -71,10 +71,11 @@ public:
     void saved(const std::string& key);
     // Calls back with success when the uploads of a key, of which this was asked for last, may be ended.
     using TellOthers = std::function<void(const UploadIntent& last, StoreDone<void> done)>;
-    // Those of a mount that was killed. `all_told`: is called once others know of all files whose end they do not tell,
-    // or these were saved; null for nothing. Neither is called any more after stop(nullptr).
-    void adopt(const std::vector<UploadIntent>& intents, TellOthers tell_others,
-               std::function<void()> all_told = nullptr);
+    // Those of a mount that was killed: before anything is sent that it has left, and before begin().
+    void note(const std::vector<UploadIntent>& intents);
+    // Looks for them. `all_told`: is called once others know of all files whose end they do not tell, or these were
+    // saved; null for nothing. Neither is called any more after stop(nullptr).
+    void begin(TellOthers tell_others, std::function<void()> all_told = nullptr);
     // For the end of the mount: looks once more, and calls `ended` when nothing more can be done. Without `ended` it
     // does not look, as the destructor. Nothing may be begun afterwards.
     void stop(std::function<void()> ended);

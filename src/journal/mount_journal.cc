@@ -108,38 +108,34 @@ void MountJournal::remove_replaced() {
 }
 
 UploadIntent MountJournal::intend(const std::string& key, WallTime asked, UploadedFile file) {
-    UploadIntent intent{key, asked};
+    return take_over({{key, asked, 0, file == UploadedFile::kSafe}}).front();
+}
+
+std::vector<UploadIntent> MountJournal::take_over(const std::vector<UploadIntent>& left) {
+    std::vector<UploadIntent> ours = left;
     {
         const MutexLock lock(mutex_);
-        intent.number = ++last_intent_;
-        // At once: a kill may come between two lines.
-        const std::string answered = file == UploadedFile::kSafe ? intent_answered_line(intent) : "";
-        const std::string line = intent_line(intent) + answered;
-        open_.emplace(format("?{}", intent.number), line);
-        if (file == UploadedFile::kUnfinished) {
-            unfinished_.emplace(std::pair(key, intent.number), intent);
+        for (UploadIntent& intent : ours) {
+            intent.number = ++last_intent_;
+            // At once: a kill may come between two lines.
+            const std::string answered = intent.file_ended ? intent_answered_line(intent) : "";
+            const std::string earlier = intent.earlier_sent != WallTime{} ? intent_earlier_sent_line(intent) : "";
+            const std::string line = intent_line(intent) + earlier + answered;
+            open_.emplace(format("?{}", intent.number), line);
+            if (!intent.file_ended) {
+                unfinished_.emplace(std::pair(intent.key, intent.number), intent);
+            }
+            append(line);
         }
-        append(line);
     }
     file_.settle();
-    return intent;
+    return ours;
 }
 
 UploadIntent MountJournal::outlived(UploadIntent intent) {
     const MutexLock lock(mutex_);
     const auto found = unfinished_.find({intent.key, intent.number});
     return found != unfinished_.end() ? found->second : std::move(intent);
-}
-
-void MountJournal::intent_outlived(const UploadIntent& intent) {
-    {
-        const MutexLock lock(mutex_);
-        if (const auto found = unfinished_.find({intent.key, intent.number}); found != unfinished_.end()) {
-            found->second.earlier_sent = intent.earlier_sent;
-            found->second.earlier_etag = intent.earlier_etag;
-        }
-    }
-    note_more(format("?{}", intent.number), intent_earlier_sent_line(intent));
 }
 
 void MountJournal::version_sent(const std::string& key, WallTime acknowledged, WallTime now, const std::string& etag) {
@@ -149,14 +145,14 @@ void MountJournal::version_sent(const std::string& key, WallTime acknowledged, W
         for (auto each = unfinished_.lower_bound({key, 0}); each != unfinished_.end() && each->first.first == key;
              ++each) {
             if (each->second.asked >= acknowledged) {
+                each->second.earlier_sent = now;
+                each->second.earlier_etag = etag;
                 outlived.push_back(each->second);
             }
         }
     }
-    for (UploadIntent& each : outlived) {
-        each.earlier_sent = now;
-        each.earlier_etag = etag;
-        intent_outlived(each);
+    for (const UploadIntent& each : outlived) {
+        note_more(format("?{}", each.number), intent_earlier_sent_line(each));
     }
 }
 

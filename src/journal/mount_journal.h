@@ -69,8 +69,8 @@ public:
 
     [[nodiscard]] UploadIntent intend(const std::string& key, WallTime asked,
                                       UploadedFile file = UploadedFile::kUnfinished);
-    // As its earlier_sent and earlier_etag say; no difference where it has ended.
-    void intent_outlived(const UploadIntent& intent);
+    // Those of earlier mounts, with all that their journals told; as ours, in this order.
+    [[nodiscard]] std::vector<UploadIntent> take_over(const std::vector<UploadIntent>& left);
     // With these, as they are by now.
     [[nodiscard]] UploadIntent outlived(UploadIntent intent);
     // What a disk has acknowledged at the first time is in the bucket only now: it is none of the files that were asked

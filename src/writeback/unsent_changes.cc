@@ -61,7 +61,7 @@ UnsentChanges::~UnsentChanges() {
 void UnsentChanges::start(const std::function<void(std::function<void()>)>& first) {
     for (const auto& [object, etag] : std::exchange(sent_before_, {})) {
         if (environment_.in_bucket) {
-            environment_.in_bucket(object, etag);
+            environment_.in_bucket(object, etag, last_sent_before_);
         }
     }
     std::vector<HeldPtr> left;
@@ -420,7 +420,7 @@ UnsentStatus UnsentChanges::status() const {
     status.all_sent_up_to = order_.size() > 0 ? order_.oldest()->change.number - 1 : last_acknowledged_;
     status.failing_key = failing_key_;
     status.failure = failure_;
-    status.disk = id_;
+    status.places = {id_};
     return status;
 }
 

@@ -98,7 +98,7 @@ struct WritebackEnvironment {
     // nothing.
     std::function<bool()> make_room{};
     // What was acknowledged as this is in the bucket, under this ETag. On any thread.
-    std::function<void(const ObjectInfo& acknowledged, const std::string& etag)> in_bucket{};
+    std::function<void(const ObjectInfo& acknowledged, const std::string& etag, WallTime sent)> in_bucket{};
     // Of the log; for tests.
     std::uint64_t segment_size = ChangeLog::kSegmentSize;
     // A file is being written: calls what is returned once that is over, also where the file was given up. What has not
@@ -122,8 +122,10 @@ struct UnsentStatus {
     // GivenUpMarkers, and one of them.
     std::uint64_t given_up = 0;
     std::string given_up_key;
-    // UnsentChanges::id().
-    std::string disk;
+    // UnsentChanges::id(), of all places on the disk, the mount's own first; and changes on the others. The numbers are
+    // of its own.
+    std::vector<std::string> places;
+    std::uint64_t changes_elsewhere = 0;
 };
 
 class UnsentChanges {
@@ -287,6 +289,7 @@ private:
     // Announcements of what earlier mounts have left, and what they had sent; until start().
     std::vector<std::string> left_;
     std::vector<std::pair<ObjectInfo, std::string>> sent_before_;
+    WallTime last_sent_before_{};
 
     mutable Mutex mutex_;
     Condition idle_;

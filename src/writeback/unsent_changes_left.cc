@@ -42,6 +42,7 @@ Result<std::string> UnsentChanges::disk_id(const std::string& directory) {
 
 void UnsentChanges::take_over(std::vector<LogEntry> entries, WallTime last_sent) {
     std::map<std::uint64_t, UnsentChange> unsent;
+    last_sent_before_ = last_sent;
     const MutexLock lock(mutex_);
     for (LogEntry& entry : entries) {
         if (auto* const change = std::get_if<UnsentChange>(&entry)) {

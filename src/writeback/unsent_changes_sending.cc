@@ -314,7 +314,7 @@ void UnsentChanges::sent(const HeldPtr& held, const std::string& etag) {
         barriers = take_sent();
     }
     if (!etag.empty() && environment_.in_bucket) {
-        environment_.in_bucket(change.object, etag);
+        environment_.in_bucket(change.object, etag, environment_.clock.wall_now());
     }
     end_announcement(held->change.announcement);
     for (const std::function<void(Status)>& each : barriers) {

@@ -76,7 +76,7 @@ TEST(Metrics, TellOfTheDiskWhereOneIsUsed) {
 TEST(Metrics, TellOfWhatADiskHasAcknowledged) {
     MountFigures acknowledging = figures();
     EXPECT_EQ(metrics_text(acknowledging).find("ckptfs_unsent_"), std::string::npos);
-    acknowledging.status.unsent = {true, 3, 7, 9, 75, 1, 12, 9, "run/a.pt", "AccessDenied", 2, "m", ""};
+    acknowledging.status.unsent = {true, 3, 7, 9, 75, 1, 12, 9, "run/a.pt", "AccessDenied", 2, "m", {}, 0};
     const std::string text = metrics_text(acknowledging);
     const std::string mount = R"({mount="/mnt/a \"b\""} )";
     EXPECT_TRUE(has(text, "ckptfs_unsent_changes" + mount + "3")) << text;

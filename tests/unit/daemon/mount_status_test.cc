@@ -40,7 +40,8 @@ MountStatus busy() {
     status.memory_resident = 640 << 20;
     status.disk = {"/nvme/kept", 8 << 20, {5 << 20, 6 << 20, 7 << 20, 3, 2, "cannot read /nvme/kept/a: EIO"}, 0, 2,
                    false};
-    status.unsent = {true, 3, 7 << 20, 90 << 20, 75, 1, 12, 9, "run/a.pt", "AccessDenied", 2, "run/.metadata", "place"};
+    status.unsent = {true,           3, 7 << 20,         90 << 20,         75, 1, 12, 9, "run/a.pt",
+                     "AccessDenied", 2, "run/.metadata", {"own", "other"}, 1};
     status.problems = {"2026-01-01T00:00:00 warning: slow"};
     return status;
 }
@@ -159,22 +160,28 @@ TEST(MountStatus, ItIsSafeToStopOnceAllIsSaved) {
     EXPECT_NE(status_text(status).find("safe to stop: yes\n"), std::string::npos);
 }
 
-MountStatus acknowledging(std::int64_t pid, std::uint64_t last_acknowledged, std::uint64_t all_sent_up_to) {
+MountStatus acknowledging(std::int64_t pid, std::uint64_t last_acknowledged, std::uint64_t all_sent_up_to,
+                          std::vector<std::string> places = {"place"}, std::uint64_t elsewhere = 0) {
     MountStatus status;
     status.pid = pid;
     status.unsent.acknowledges = true;
     status.unsent.last_acknowledged = last_acknowledged;
     status.unsent.all_sent_up_to = all_sent_up_to;
-    status.unsent.disk = "place";
+    status.unsent.places = std::move(places);
+    status.unsent.changes_elsewhere = elsewhere;
     return status;
 }
 
+bool is_sent(const MountStatus& before, const MountStatus& now) {
+    return AcknowledgedByNow(before).is_sent(now).value();
+}
+
 TEST(AcknowledgedByNow, IsSentOnceTheMountSaysSo) {
-    AcknowledgedByNow acknowledged(acknowledging(17, 500, 499));
-    EXPECT_FALSE(acknowledged.is_sent(acknowledging(17, 500, 499)).value());
-    EXPECT_TRUE(acknowledged.is_sent(acknowledging(17, 501, 500)).value());
-    AcknowledgedByNow nothing{MountStatus()};
-    EXPECT_TRUE(nothing.is_sent(MountStatus()).value()) << "the bucket acknowledges";
+    EXPECT_FALSE(is_sent(acknowledging(17, 500, 499), acknowledging(17, 500, 499)));
+    EXPECT_TRUE(is_sent(acknowledging(17, 500, 499), acknowledging(17, 501, 500)));
+    EXPECT_TRUE(is_sent(MountStatus(), acknowledging(18, 3, 0))) << "the bucket acknowledged";
+    EXPECT_TRUE(is_sent(acknowledging(17, 5, 5), acknowledging(18, 3, 0, {"another"}))) << "nothing was left";
+    EXPECT_TRUE(is_sent(acknowledging(17, 5, 5), MountStatus()));
 }
 
 // An end that leaves nothing lets the numbers begin anew.
@@ -182,13 +189,22 @@ TEST(AcknowledgedByNow, OfTheNextMountItIsWhatThatHas) {
     AcknowledgedByNow acknowledged(acknowledging(17, 500, 0));
     EXPECT_FALSE(acknowledged.is_sent(acknowledging(18, 2, 1)).value());
     EXPECT_TRUE(acknowledged.is_sent(acknowledging(18, 3, 2)).value());
+    // From before an upgrade.
+    EXPECT_FALSE(is_sent(acknowledging(17, 500, 0, {}), acknowledging(18, 2, 1)));
+    EXPECT_TRUE(is_sent(acknowledging(17, 500, 0, {}), acknowledging(18, 2, 2)));
 }
 
-TEST(AcknowledgedByNow, OfAMountWithAnotherPlaceNobodyKnows) {
+TEST(AcknowledgedByNow, IsAlsoWhatIsLeftOnOtherPlaces) {
+    EXPECT_FALSE(is_sent(acknowledging(17, 0, 0, {"own", "place"}, 3), acknowledging(17, 0, 0, {"own", "place"}, 1)));
+    EXPECT_TRUE(is_sent(acknowledging(17, 0, 0, {"own", "place"}, 3), acknowledging(17, 0, 0, {"own", "place"}, 0)));
+    // Which the next mount has as another one.
+    EXPECT_FALSE(is_sent(acknowledging(17, 500, 400), acknowledging(18, 0, 0, {"own", "place"}, 3)));
+    EXPECT_TRUE(is_sent(acknowledging(17, 500, 400), acknowledging(18, 9, 0, {"own", "place"}, 0)));
+}
+
+TEST(AcknowledgedByNow, OfAMountWithoutThePlaceItIsNotKnown) {
     AcknowledgedByNow acknowledged(acknowledging(17, 500, 400));
-    MountStatus next = acknowledging(18, 0, 0);
-    next.unsent.disk = "another";
-    EXPECT_EQ(acknowledged.is_sent(next).error().errno_value, EIO);
+    EXPECT_EQ(acknowledged.is_sent(acknowledging(17, 0, 0, {"another"})).error().errno_value, EIO);
     // Nor where the next one leaves the disk alone.
     EXPECT_EQ(acknowledged.is_sent(MountStatus()).error().errno_value, EIO);
 }

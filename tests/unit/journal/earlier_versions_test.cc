@@ -65,18 +65,24 @@ TEST_F(EarlierVersions, ThatAreSentAfterAKillAreNotTheFileThatWasBeingWrittenEit
     LostAnswers answers;
     LostUploads lost({store, timer, clock, *made, answers});
     std::vector<std::string> earlier;
-    lost.adopt({{"run/a.pt", before + std::chrono::seconds(2), 1, false, before, "the first"}},
-               [&earlier](const UploadIntent& last, const StoreDone<void>& done) {
-                   earlier.push_back(last.earlier_etag);
-                   done(failure(EIO, "the record was refused"));
-               });
+    const auto refuse = [&earlier](const UploadIntent& last, const StoreDone<void>& done) {
+        earlier.push_back(last.earlier_etag);
+        done(failure(EIO, "the record was refused"));
+    };
+    adopt(lost, {{"run/a.pt", before + std::chrono::seconds(2), 1, false, before, "the first"}}, refuse);
     const auto left = [&made] { return parse_journal(content_of(made->path())).intents; };
     EXPECT_EQ(left()[0].earlier_etag, "the first");
+    // Before others can be told, too: it is sent as the mount begins.
+    lost.note({{"run/b.pt", before + std::chrono::seconds(2), 1}});
+    made->version_sent("run/b.pt", before, clock.wall_now(), "of another");
+    EXPECT_EQ(left()[1].earlier_etag, "of another");
+    lost.begin(refuse);
+    earlier.clear();
     made->version_sent("run/a.pt", before, clock.wall_now(), "the second");
     EXPECT_EQ(left()[0].earlier_etag, "the second");
     clock.move(std::chrono::minutes(2));
     timer.run();
-    EXPECT_EQ(earlier, (std::vector<std::string>{"the first", "the second"}));
+    EXPECT_EQ(earlier, (std::vector<std::string>{"of another", "the second"}));
 }
 
 }  // namespace

@@ -7,10 +7,14 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <sstream>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "journal/lost_uploads.h"
 #include "journal/mount_journal.h"
 #include "support/temporary_directory.h"
 
@@ -20,6 +24,12 @@ inline std::string content_of(const std::string& path) {
     std::stringstream text;
     text << std::ifstream(path).rdbuf();
     return text.str();
+}
+
+inline void adopt(LostUploads& lost, const std::vector<UploadIntent>& intents, LostUploads::TellOthers tell_others,
+                  std::function<void()> all_told = nullptr) {
+    lost.note(intents);
+    lost.begin(std::move(tell_others), std::move(all_told));
 }
 
 class MountJournalTest : public ::testing::Test {

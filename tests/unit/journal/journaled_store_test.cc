@@ -245,11 +245,11 @@ protected:
         LostAnswers answers;
         LostUploads lost({store_, timer, clock_, *journal, answers});
         std::vector<std::string> told;
-        lost.adopt(parse_journal(content_of(made_->path())).intents,
-                   [&](const UploadIntent& last, const StoreDone<void>& done) {
-                       told.push_back(last.key);
-                       done({});
-                   });
+        adopt(lost, parse_journal(content_of(made_->path())).intents,
+              [&](const UploadIntent& last, const StoreDone<void>& done) {
+                  told.push_back(last.key);
+                  done({});
+              });
         clock_.move(std::chrono::seconds(3));
         timer.run();
         return told;
@@ -313,10 +313,10 @@ TEST_F(TwiceBegunUploads, AreNoFailureOfAFileThatADiskHas) {
 TEST_F(TwiceBegunUploads, OfWhatADiskSendsSayNothingOfAFileThatWasBeingWritten) {
     JournaledStore behind_disk(store_, *made_, lost_, aborts_, "run/", true);
     int told = 0;
-    lost_.adopt({{"run/a.pt", clock_.wall_now(), 1}},
-                [&told](const UploadIntent& /*last*/, const StoreDone<void>& done) {
-                    done(++told == 1 ? failure(EIO, "the record was refused") : Status());
-                });
+    adopt(lost_, {{"run/a.pt", clock_.wall_now(), 1}},
+          [&told](const UploadIntent& /*last*/, const StoreDone<void>& done) {
+              done(++told == 1 ? failure(EIO, "the record was refused") : Status());
+          });
     PutRequest request;
     request.key = "run/a.pt";
     request.body = Payload::from_string("the version before");

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "journal_fixture.h"
 #include "support/fake_store.h"
 #include "support/manual_clock.h"
 #include "support/stepped_timer.h"
@@ -177,7 +178,7 @@ TEST_F(LostUploadsTest, TheEndOfTheMountDoesNotWaitForAStoreThatIsAway) {
 
 TEST_F(LostUploadsTest, ThoseOfAKilledMountAreAdopted) {
     of_another_mount();
-    lost_.adopt({{kKey, clock_.wall_now(), 1}}, [](const UploadIntent& last, const StoreDone<void>& done) {
+    adopt(lost_, {{kKey, clock_.wall_now(), 1}}, [](const UploadIntent& last, const StoreDone<void>& done) {
         EXPECT_EQ(last.key, kKey);
         done({});
     });
@@ -189,11 +190,11 @@ TEST_F(LostUploadsTest, ThoseOfAKilledMountAreAdopted) {
 TEST_F(LostUploadsTest, OfAKilledMountItIsToldWhichEarlierVersionWasSentSince) {
     const WallTime asked{seconds(1'700'000'000)};
     std::string told;
-    lost_.adopt({{kKey, asked, 1, false, asked, "etag"}, {kKey, asked - seconds(1), 2}},
-                [&](const UploadIntent& last, const StoreDone<void>& done) {
-                    told = last.earlier_etag;
-                    done(failure(EIO, "the record was refused"));
-                });
+    adopt(lost_, {{kKey, asked, 1, false, asked, "etag"}, {kKey, asked - seconds(1), 2}},
+          [&](const UploadIntent& last, const StoreDone<void>& done) {
+              told = last.earlier_etag;
+              done(failure(EIO, "the record was refused"));
+          });
     EXPECT_EQ(told, "etag");
 }
 
@@ -201,7 +202,7 @@ TEST_F(LostUploadsTest, ThoseOfAKilledMountStayUntilOtherMountsAreTold) {
     of_another_mount();
     bool can_be_told = false;
     int tries = 0;
-    lost_.adopt({{kKey, clock_.wall_now(), 1}}, [&](const UploadIntent& /*last*/, const StoreDone<void>& done) {
+    adopt(lost_, {{kKey, clock_.wall_now(), 1}}, [&](const UploadIntent& /*last*/, const StoreDone<void>& done) {
         ++tries;
         done(can_be_told ? Status() : failure(EIO, "the record was refused"));
     });
@@ -224,7 +225,7 @@ TEST_F(LostUploadsTest, ThoseOfAKilledMountStayUntilOtherMountsAreTold) {
 
 TEST_F(LostUploadsTest, ThoseOfAKilledMountStayWhereThisOneLosesAnAnswerForTheSameKey) {
     of_another_mount();
-    lost_.adopt({{kKey, clock_.wall_now(), 1}}, [](const UploadIntent& /*last*/, const StoreDone<void>& done) {
+    adopt(lost_, {{kKey, clock_.wall_now(), 1}}, [](const UploadIntent& /*last*/, const StoreDone<void>& done) {
         done(failure(EIO, "the record was refused"));
     });
     lose();
@@ -236,8 +237,8 @@ TEST_F(LostUploadsTest, ThoseOfAKilledMountStayWhereThisOneLosesAnAnswerForTheSa
 TEST_F(LostUploadsTest, OfAFileThatIsSavedSinceNobodyIsTold) {
     of_another_mount();
     std::vector<StoreDone<void>> waiting;
-    lost_.adopt({{kKey, clock_.wall_now(), 1}},
-                [&](const UploadIntent& /*last*/, StoreDone<void> done) { waiting.push_back(std::move(done)); });
+    adopt(lost_, {{kKey, clock_.wall_now(), 1}},
+          [&](const UploadIntent& /*last*/, StoreDone<void> done) { waiting.push_back(std::move(done)); });
     lost_.saved(kKey);
     ASSERT_EQ(waiting.size(), 1U);
     waiting.front()(failure(EIO, "the record was refused"));
@@ -252,11 +253,11 @@ TEST_F(LostUploadsTest, OfAFileThatIsSavedSinceNobodyIsTold) {
 TEST_F(LostUploadsTest, OfAllThatWereAskedForAFileOthersAreToldOnce) {
     const WallTime asked = clock_.wall_now();
     std::vector<WallTime> told;
-    lost_.adopt({{kKey, asked, 1}, {kKey, asked + seconds(2), 2}, {kKey, asked + seconds(1), 3}},
-                [&](const UploadIntent& last, const StoreDone<void>& done) {
-                    told.push_back(last.asked);
-                    done({});
-                });
+    adopt(lost_, {{kKey, asked, 1}, {kKey, asked + seconds(2), 2}, {kKey, asked + seconds(1), 3}},
+          [&](const UploadIntent& last, const StoreDone<void>& done) {
+              told.push_back(last.asked);
+              done({});
+          });
     EXPECT_EQ(told, std::vector<WallTime>{asked + seconds(2)});
 }
 
@@ -271,8 +272,9 @@ std::vector<UploadIntent> of_files(std::uint64_t count) {
 TEST_F(LostUploadsTest, OthersAreToldOfAllFilesOfAKilledMountHoweverMany) {
     std::vector<StoreDone<void>> told;
     int all = 0;
-    lost_.adopt(
-        of_files(1'500), [&](const UploadIntent& /*last*/, StoreDone<void> done) { told.push_back(std::move(done)); },
+    adopt(
+        lost_, of_files(1'500),
+        [&](const UploadIntent& /*last*/, StoreDone<void> done) { told.push_back(std::move(done)); },
         [&all] { ++all; });
     for (std::size_t answered = 0; answered < told.size(); ++answered) {
         EXPECT_EQ(all, 0);
@@ -286,7 +288,7 @@ TEST_F(LostUploadsTest, OthersAreToldOfAllFilesOfAKilledMountHoweverMany) {
 TEST_F(LostUploadsTest, TheEndOfTheMountIsOneAnswerForAllThatItWasToTellOf) {
     StoreDone<void> waiting;
     int tries = 0;
-    lost_.adopt(of_files(1'500), [&](const UploadIntent& /*last*/, StoreDone<void> done) {
+    adopt(lost_, of_files(1'500), [&](const UploadIntent& /*last*/, StoreDone<void> done) {
         ++tries;
         waiting = std::move(done);
     });
@@ -297,8 +299,8 @@ TEST_F(LostUploadsTest, TheEndOfTheMountIsOneAnswerForAllThatItWasToTellOf) {
 
 TEST_F(LostUploadsTest, AFileThatIsSavedSinceIsNotWaitedForUntilOthersAreTold) {
     bool all_told = false;
-    lost_.adopt(
-        {{kKey, clock_.wall_now(), 1}, {"run/other.pt", clock_.wall_now(), 2, true}},
+    adopt(
+        lost_, {{kKey, clock_.wall_now(), 1}, {"run/other.pt", clock_.wall_now(), 2, true}},
         [](const UploadIntent& /*last*/, const StoreDone<void>& done) { done(failure(EIO, "not now")); },
         [&all_told] { all_told = true; });
     EXPECT_FALSE(all_told);
@@ -308,14 +310,14 @@ TEST_F(LostUploadsTest, AFileThatIsSavedSinceIsNotWaitedForUntilOthersAreTold) {
 
 TEST_F(LostUploadsTest, WhereNothingIsLeftOthersKnowAll) {
     bool all_told = false;
-    lost_.adopt({}, nullptr, [&all_told] { all_told = true; });
+    adopt(lost_, {}, nullptr, [&all_told] { all_told = true; });
     EXPECT_TRUE(all_told);
 }
 
 TEST_F(LostUploadsTest, TheEndOfTheMountDoesNotWaitForOthersToBeTold) {
     of_another_mount();
     int tries = 0;
-    lost_.adopt({{kKey, clock_.wall_now(), 1}}, [&](const UploadIntent& /*last*/, const StoreDone<void>& done) {
+    adopt(lost_, {{kKey, clock_.wall_now(), 1}}, [&](const UploadIntent& /*last*/, const StoreDone<void>& done) {
         ++tries;
         done(failure(EIO, "the record was refused"));
     });
@@ -329,11 +331,11 @@ TEST_F(LostUploadsTest, TheEndOfTheMountDoesNotWaitForOthersToBeTold) {
 TEST_F(LostUploadsTest, NoMountIsToldAfterItHasStopped) {
     StoreDone<void> waiting;
     int tries = 0;
-    lost_.adopt({{kKey, clock_.wall_now(), 1}, {"run/other.pt", clock_.wall_now(), 2}},
-                [&](const UploadIntent& /*last*/, StoreDone<void> done) {
-                    ++tries;
-                    waiting = std::move(done);
-                });
+    adopt(lost_, {{kKey, clock_.wall_now(), 1}, {"run/other.pt", clock_.wall_now(), 2}},
+          [&](const UploadIntent& /*last*/, StoreDone<void> done) {
+              ++tries;
+              waiting = std::move(done);
+          });
     lost_.stop(nullptr);
     waiting(failure(ECANCELED, "the store was stopped"));
     EXPECT_EQ(tries, 1);

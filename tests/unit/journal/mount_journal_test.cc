@@ -380,7 +380,7 @@ TEST_F(MountJournalTest, KeepsTheIntentsOfAKilledMountUntilOthersAreTold) {
     LostAnswers answers;
     LostUploads lost({store, timer, clock, *made, answers});
     bool can_be_told = false;
-    lost.adopt({{"run/a.pt", clock.wall_now(), 1}}, [&](const UploadIntent& /*last*/, const StoreDone<void>& done) {
+    adopt(lost, {{"run/a.pt", clock.wall_now(), 1}}, [&](const UploadIntent& /*last*/, const StoreDone<void>& done) {
         done(can_be_told ? Status() : failure(EIO, "the record was refused"));
     });
     clock.move(std::chrono::minutes(2));

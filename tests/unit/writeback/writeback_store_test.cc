@@ -88,7 +88,7 @@ TEST_F(WritebackTest, ItIsKnownWhenWhatIsSentWasAcknowledged) {
     std::mutex mutex;
     std::map<std::string, std::string> in_bucket;
     change_environment = [&](WritebackEnvironment& environment) {
-        environment.in_bucket = [&](const ObjectInfo& sent, const std::string& etag) {
+        environment.in_bucket = [&](const ObjectInfo& sent, const std::string& etag, WallTime /*when*/) {
             const std::lock_guard lock(mutex);
             in_bucket[sent.key] = etag;
         };
@@ -114,7 +114,7 @@ TEST_F(WritebackTest, ItIsKnownWhenWhatIsSentWasAcknowledged) {
     for (const auto& [key, time] : acknowledged) {
         EXPECT_EQ(known(key), time);
         EXPECT_EQ((*made)->head(key)->last_modified, bucket.info(key).last_modified) << "as the store tells it";
-        EXPECT_TRUE(eventually([&] { return etag_in_bucket(key) == bucket.info(key).etag; }));
+        EXPECT_TRUE(eventually([&, name = key] { return etag_in_bucket(name) == bucket.info(name).etag; }));
     }
     EXPECT_EQ(bucket.info("copy").etag, bucket.info("source").etag) << "as stores do";
     // By the log.
