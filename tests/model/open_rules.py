@@ -156,14 +156,14 @@ class OpenRules(Calls):
 
     def written_version(self, description: Description) -> File:
         """Of those who truncated one empty file, who writes first has its version, with those who opened it after that
-        without truncating it; others get their own.
+        without truncating it; others get their own. What was only made longer is nothing that would be written over.
         """
         file = description.file
         unwritten, description.unwritten = description.unwritten, False
         if file.joined is None and description.flags not in TRUNCATES and not description.appends:
             file.joined = description.opened
         is_first = (unwritten and file.first is None and (file.joined is None or file.joined > description.opened)
-                    and all(len(content or b"") <= 1 << 20 for content in file.contents))
+                    and all(min(len(content or b""), file.acknowledged) <= 1 << 20 for content in file.contents))
         file.first = description if is_first else file.first
         can_read = description.flags not in READABLE or not file.ordered
         if not unwritten or file.path is None or (is_first and can_read):

@@ -103,6 +103,7 @@ class File:
     answering: set = dataclasses.field(default_factory=set)
     # Not only cut or stretched.
     written: bool = False
+    acknowledged: int = 0  # Bytes, ever, without what it was stretched by.
     # Since it was last written.
     resized: bool = False
     # Not only at its end.

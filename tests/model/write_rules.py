@@ -126,6 +126,7 @@ class WriteRules(OpenRules):
         if step["do"] == "write" and not description.appends:
             description.position = at + len(data)
         file.written, file.resized = True, False
+        file.acknowledged += len(data)
         file.written_inside = file.written_inside or step["do"] != "write" or not description.appends
         if step["do"] == "map_write" and file.kept and not (file.path or "").endswith(KEPT):
             file.kept, file.perhaps_kept = False, True

@@ -128,7 +128,9 @@ def test_names_take_bounded_memory_and_give_it_back():
         with open("/proc/sys/vm/drop_caches", "w") as drop:
             drop.write("2")
         wait_until(lambda: names_known(made) < 1000, "the names to be forgotten")
-        wait_until(lambda: resident(made) < full - 16 * MIB, "their memory to go back to the system", 30)
+        # Less than that is left where the kernel had forgotten many before.
+        wait_until(lambda: resident(made) < max(full - 16 * MIB, before + 16 * MIB),
+                   "their memory to go back to the system", 30)
     finally:
         made.remove()
         store.stop()
