@@ -184,7 +184,7 @@ bool Machinery::note_intents(std::vector<Leftovers>& leftovers) {
         std::move(left.begin(), left.end(), std::back_inserter(intents));
     }
     if (!intents.empty()) {
-        lost_->note(intents);
+        lost_->note(merge_intents(intents));
     }
     return !intents.empty();
 }

@@ -152,7 +152,10 @@ WritebackEnvironment Machinery::writeback_environment(ObjectStore& bucket, std::
         }
     };
     common.make_room = [this] { return keeping_ != nullptr && keeping_->make_room(); };
-    common.acknowledged = [this](const std::shared_ptr<const HeldChange>& held) { keep_behind(held); };
+    common.acknowledged = [this](const std::shared_ptr<const HeldChange>& held) {
+        unsent_->acknowledged_here(held->key());
+        keep_behind(held);
+    };
     common.note_hidden = [this](const std::string& key, bool is_there) {
         if (is_there) {
             journal_->object_begun(key);

@@ -244,7 +244,7 @@ void set_unsent(MountStatus& status, const UnsentStatus& unsent, std::uint64_t l
 
 AcknowledgedByNow::AcknowledgedByNow(const MountStatus& status)
     : pid_(status.pid),
-      place_(status.unsent.places.empty() ? "" : status.unsent.places.front()),
+      places_(status.unsent.places),
       last_(status.unsent.last_acknowledged),
       was_sent_(!status.unsent.acknowledges ||
                 (status.unsent.all_sent_up_to >= last_ && status.unsent.changes_elsewhere == 0)) {}
@@ -254,17 +254,22 @@ Result<bool> AcknowledgedByNow::is_sent(const MountStatus& status) {
         return true;
     }
     const UnsentActivity& unsent = status.unsent;
-    const auto place = std::find(unsent.places.begin(), unsent.places.end(), place_);
-    if (!place_.empty() && place == unsent.places.end()) {
+    const auto is_there = [&unsent](const std::string& place) {
+        return std::find(unsent.places.begin(), unsent.places.end(), place) != unsent.places.end();
+    };
+    if (!std::all_of(places_.begin(), places_.end(), is_there)) {
         return failure(EIO, status.mount_point +
-                                " was mounted again meanwhile, and this mount does not send what the one before has "
-                                "left on the disk: wait again once all mounts of this node are there");
+                                " was mounted again meanwhile, and this mount does not send all that the one before "
+                                "has left on the disk: wait again once all mounts of this node are there");
     }
-    if (place != unsent.places.begin() && place != unsent.places.end()) {
+    if (!places_.empty() && unsent.places.front() != places_.front()) {
         return unsent.changes_elsewhere == 0;
     }
     if (status.pid != pid_) {
         *this = AcknowledgedByNow(status);
+    }
+    if (unsent.changes_elsewhere == 0 && places_.size() > 1) {
+        places_.resize(1);
     }
     return !unsent.acknowledges || (unsent.all_sent_up_to >= last_ && unsent.changes_elsewhere == 0);
 }

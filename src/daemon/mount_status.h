@@ -170,13 +170,14 @@ public:
     explicit AcknowledgedByNow(const MountStatus& status);
 
     // `status`: of later, perhaps of another daemon. One that has the place on the disk as its own may begin its
-    // numbers anew: then it is what that one has acknowledged by its first status. Where the place is none of its, EIO.
+    // numbers anew: then it is what that one has acknowledged by its first status. Where a place that is waited for is
+    // none of its, EIO.
     [[nodiscard]] Result<bool> is_sent(const MountStatus& status);
 
 private:
     std::int64_t pid_;
-    // Empty for none, and for daemons that do not say.
-    std::string place_;
+    // The mount's own first, and others with something left. Empty for none, and for daemons that do not say.
+    std::vector<std::string> places_;
     std::uint64_t last_;
     bool was_sent_;
 };

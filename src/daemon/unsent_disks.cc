@@ -209,6 +209,7 @@ void UnsentDisks::start() const {
         disks_[number].store->unsent().start();
         when_tried(disks_[number].store->unsent(), one_less);
     }
+    has_started_ = true;
 }
 
 void UnsentDisks::when_tried(UnsentChanges& unsent, const std::function<void()>& tried) {
@@ -305,6 +306,12 @@ std::string UnsentDisks::write_id(const std::string& key) const {
         id = id.empty() ? disk.store->unsent().write_id(key) : id;
     }
     return id;
+}
+
+void UnsentDisks::acknowledged_here(const std::string& key) const {
+    for (std::size_t number = 1; has_started_ && number < disks_.size(); ++number) {
+        disks_[number].store->unsent().replaced_elsewhere(key);
+    }
 }
 
 UnsentStatus UnsentDisks::status() const {

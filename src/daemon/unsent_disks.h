@@ -8,6 +8,7 @@
 // rest from any.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -69,6 +70,9 @@ public:
     // As UnsentChanges, of whichever knows.
     [[nodiscard]] std::optional<WallTime> acknowledged_at(const ObjectInfo& object) const;
     [[nodiscard]] std::string write_id(const std::string& key) const;
+    // Of what cannot be sent on the others this is the way out. Nothing before the end of start(): what is told of then
+    // was left, and may be older.
+    void acknowledged_here(const std::string& key) const;
     // Of all: the numbers of changes are this mount's.
     [[nodiscard]] UnsentStatus status() const;
     // In bytes.
@@ -91,6 +95,7 @@ private:
     // The first is this mount's own.
     std::vector<Disk> disks_;
     std::unique_ptr<WriteThrough> through_;
+    mutable std::atomic<bool> has_started_ = false;
 };
 
 }  // namespace ckptfs

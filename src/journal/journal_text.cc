@@ -3,6 +3,7 @@
 
 #include <charconv>
 #include <chrono>
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <optional>
@@ -134,6 +135,25 @@ JournalContents parse_journal(std::string_view text) {
         contents.failures.push_back({key, std::move(record)});
     }
     return contents;
+}
+
+std::vector<UploadIntent> merge_intents(std::vector<UploadIntent> intents) {
+    std::map<std::pair<std::string, WallTime>, std::size_t> places;
+    std::vector<UploadIntent> merged;
+    for (UploadIntent& each : intents) {
+        const auto [place, is_new] = places.emplace(std::pair(each.key, each.asked), merged.size());
+        if (is_new) {
+            merged.push_back(std::move(each));
+            continue;
+        }
+        UploadIntent& same = merged[place->second];
+        same.file_ended = same.file_ended && each.file_ended;
+        if (same.earlier_sent < each.earlier_sent) {
+            same.earlier_sent = each.earlier_sent;
+            same.earlier_etag = std::move(each.earlier_etag);
+        }
+    }
+    return merged;
 }
 
 std::string intent_line(const UploadIntent& intent) {

@@ -57,6 +57,8 @@ struct JournalContents {
 
 // What is open.
 [[nodiscard]] JournalContents parse_journal(std::string_view text);
+// Of several journals, one of which may have taken over what another tells, too: each once, with what any knows of it.
+[[nodiscard]] std::vector<UploadIntent> merge_intents(std::vector<UploadIntent> intents);
 
 // Each with its line's end.
 [[nodiscard]] std::string intent_line(const UploadIntent& intent);

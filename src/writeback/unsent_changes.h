@@ -191,6 +191,10 @@ public:
     // For the end of the mount: others are not told any more of directories with nothing unsent, and are told so now.
     void withdraw(std::function<void()> done);
 
+    // This name was written anew or removed by a mount's own place on the disk: what another client was faster with
+    // here is given up, unless another name is made of it.
+    void replaced_elsewhere(const std::string& key);
+
     // Of the disk, as other mounts are told; empty where none are.
     [[nodiscard]] const std::string& id() const { return id_; }
     [[nodiscard]] UnsentStatus status() const;
@@ -268,8 +272,9 @@ private:
     void tell_acknowledged(const HeldPtr& held) const;
     void made_good(const std::string& key) const;
     // What another client was faster with, and what was changed here later makes superfluous; they are under way then.
-    [[nodiscard]] std::vector<HeldPtr> take_superseded() REQUIRES(mutex_);
-    [[nodiscard]] std::vector<HeldPtr> superseded(const HeldPtr& refused) const REQUIRES(mutex_);
+    // `replaced`: by a change that is none of these; empty for none.
+    [[nodiscard]] std::vector<HeldPtr> take_superseded(const std::string& replaced = "") REQUIRES(mutex_);
+    [[nodiscard]] std::vector<HeldPtr> superseded(const HeldPtr& refused, bool is_replaced) const REQUIRES(mutex_);
     // In the log and by status(), until the key is in the bucket.
     void tell_of(const std::string& key, const std::string& message) REQUIRES(mutex_);
     // One call less is under way.

@@ -220,7 +220,7 @@ void UnsentChanges::give_up(const HeldPtr& held) {
 }
 
 // With what was made of it under its own name. Empty where that is still what is there, or another name is made of it.
-std::vector<UnsentChanges::HeldPtr> UnsentChanges::superseded(const HeldPtr& refused) const {
+std::vector<UnsentChanges::HeldPtr> UnsentChanges::superseded(const HeldPtr& refused, bool is_replaced) const {
     std::vector<HeldPtr> superseded = {refused};
     HeldPtr last = refused;
     for (const HeldPtr& each : order_.all()) {
@@ -239,13 +239,13 @@ std::vector<UnsentChanges::HeldPtr> UnsentChanges::superseded(const HeldPtr& ref
         }
         last = has_its_name ? each : last;
     }
-    return last == superseded.back() ? std::vector<HeldPtr>() : superseded;
+    return last == superseded.back() && !is_replaced ? std::vector<HeldPtr>() : superseded;
 }
 
-std::vector<UnsentChanges::HeldPtr> UnsentChanges::take_superseded() {
+std::vector<UnsentChanges::HeldPtr> UnsentChanges::take_superseded(const std::string& replaced) {
     std::vector<HeldPtr> all;
-    std::erase_if(refused_, [this, &all](const auto& each) REQUIRES(mutex_) {
-        const std::vector<HeldPtr> superseded = this->superseded(each.second);
+    std::erase_if(refused_, [this, &replaced, &all](const auto& each) REQUIRES(mutex_) {
+        const std::vector<HeldPtr> superseded = this->superseded(each.second, each.second->key() == replaced);
         if (superseded.empty() || !order_.take(each.first)) {
             return false;
         }
@@ -256,6 +256,15 @@ std::vector<UnsentChanges::HeldPtr> UnsentChanges::take_superseded() {
         return true;
     });
     return all;
+}
+
+void UnsentChanges::replaced_elsewhere(const std::string& key) {
+    std::vector<HeldPtr> superseded;
+    {
+        const MutexLock lock(mutex_);
+        superseded = take_superseded(key);
+    }
+    give_up_superseded(superseded);
 }
 
 // Until the disk has it nothing that came later is made: made twice, the change would undo it.

@@ -205,6 +205,11 @@ TEST(AcknowledgedByNow, IsAlsoWhatIsLeftOnOtherPlaces) {
 TEST(AcknowledgedByNow, OfAMountWithoutThePlaceItIsNotKnown) {
     AcknowledgedByNow acknowledged(acknowledging(17, 500, 400));
     EXPECT_EQ(acknowledged.is_sent(acknowledging(17, 0, 0, {"another"})).error().errno_value, EIO);
+    // One of several, which the next one could not open.
+    AcknowledgedByNow both(acknowledging(17, 500, 400, {"place", "other"}, 3));
+    EXPECT_EQ(both.is_sent(acknowledging(18, 0, 0, {"place"})).error().errno_value, EIO);
+    EXPECT_FALSE(both.is_sent(acknowledging(17, 500, 400, {"place", "other"}, 0)).value());
+    EXPECT_TRUE(both.is_sent(acknowledging(18, 0, 0, {"place"})).value()) << "nothing was left there";
     // Nor where the next one leaves the disk alone.
     EXPECT_EQ(acknowledged.is_sent(MountStatus()).error().errno_value, EIO);
 }

@@ -85,5 +85,24 @@ TEST_F(EarlierVersions, ThatAreSentAfterAKillAreNotTheFileThatWasBeingWrittenEit
     EXPECT_EQ(earlier, (std::vector<std::string>{"of another", "the second"}));
 }
 
+// A mount that was killed as it took them over has them as well, and knows what it has sent since.
+TEST(MergedIntents, AreThereOnceWithWhatAnyKnows) {
+    const WallTime asked{std::chrono::seconds(17)};
+    const WallTime later = asked + std::chrono::seconds(1);
+    const UploadIntent old{"a", asked, 1};
+    const UploadIntent taken{"a", asked, 7, false, later, "etag"};
+    const UploadIntent other{"a", later, 2, true};
+    for (const auto& left : {std::vector<UploadIntent>{old, taken, other}, {other, taken, old, taken}}) {
+        const std::vector<UploadIntent> merged = merge_intents(left);
+        ASSERT_EQ(merged.size(), 2U);
+        const UploadIntent& same = merged[0].asked == asked ? merged[0] : merged[1];
+        EXPECT_EQ(same.earlier_sent, later);
+        EXPECT_EQ(same.earlier_etag, "etag");
+        EXPECT_FALSE(same.file_ended);
+    }
+    EXPECT_TRUE(merge_intents({other, other})[0].file_ended);
+    EXPECT_FALSE(merge_intents({{"a", asked, 1, true}, old})[0].file_ended);
+}
+
 }  // namespace
 }  // namespace ckptfs

@@ -110,6 +110,17 @@ TEST_F(AnotherWasFaster, ToWriteItAnewReplacesWhatIsThere) {
     EXPECT_TRUE(bucket.exists("p/e/.metadata"));
 }
 
+// By a mount that has another place on the disk as its own.
+TEST_F(AnotherWasFaster, ToWriteItAnewElsewhereIsAWayOutToo) {
+    const auto made = refused();
+    made->unsent().replaced_elsewhere("p/d/b");
+    EXPECT_EQ(made->unsent().status().changes, 2U);
+    made->unsent().replaced_elsewhere("p/d/a");
+    made->wait_until_sent();
+    EXPECT_EQ(bucket.content("p/d/a"), "another's");
+    EXPECT_TRUE(bucket.exists("p/e/.metadata"));
+}
+
 TEST_F(AnotherWasFaster, WhatIsMadeOfItsBytesIsNoWayOut) {
     const auto made = refused();
     const auto upload = (*made)->create_upload({"p/d/a", {}, "", "", "", {}}).value();
