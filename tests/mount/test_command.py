@@ -268,23 +268,24 @@ def test_unmounting_waits_for_uploads_in_flight(mount, simulator, prefix, way):
 
 def test_unmount_shows_progress_on_a_terminal(mount, simulator, prefix):
     made = mount()
-    simulator.set_model(total_mbps=4)
+    simulator.inject({"op": "UploadPart", "key": prefix + "file", "after": 1, "action": "hang"})
     ours, theirs = pty.openpty()
     try:
         writer = slow_writer(made.path)
-        wait_for_the_first_part(simulator, prefix)
+        wait_until(lambda: simulator.fault_hits() > 0, "a part that hangs")
         unmount = subprocess.Popen([CKPTFS, "unmount", made.path], stderr=theirs)
         os.close(theirs)
         shown = bytearray()
         reader = threading.Thread(target=lambda: read_all(ours, shown))
         reader.start()
+        wait_until(lambda: b"saving 1 file: " in shown, "the progress to be shown")
+        simulator.clear_faults()
         assert unmount.wait(60) == 0
         reader.join(10)
         assert writer.wait(60) == 0
     finally:
-        simulator.set_model(total_mbps=0)
+        simulator.clear_faults()
         os.close(ours)
-    assert b"saving 1 file: " in shown
 
 
 def read_all(descriptor: int, into: bytearray) -> None:
