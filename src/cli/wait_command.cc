@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `ckptfs wait`: until what the disk has acknowledged by now is in the bucket. Asks the daemon again and again: a wait
-// of hours keeps no connection, and ends with the daemon.
+// of hours keeps no connection, and goes on with a daemon that replaces this one at once, if that has its places.
 #include <cerrno>
 #include <chrono>
 #include <cstdio>

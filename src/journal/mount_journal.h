@@ -71,7 +71,7 @@ public:
                                       UploadedFile file = UploadedFile::kUnfinished);
     // Those of earlier mounts, with all that their journals told; as ours, in this order.
     [[nodiscard]] std::vector<UploadIntent> take_over(const std::vector<UploadIntent>& left);
-    // With these, as they are by now.
+    // With what is known by now of an earlier version that was sent.
     [[nodiscard]] UploadIntent outlived(UploadIntent intent);
     // What a disk has acknowledged at the first time is in the bucket only now: it is none of the files that were asked
     // for since, and are unfinished.
