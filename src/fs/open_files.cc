@@ -43,8 +43,8 @@ bool OpenFiles::wants_direct_io(int flags) const {
         case DirectIo::kAlways:
             return true;
         case DirectIo::kNever:
-            // Several versions may come to share the inode of a truncated file: they must not share pages.
-            return writes(flags) && (flags & O_TRUNC) != 0;
+            // Who truncates or appends may go on in another version than others of its inode: they must not share pages.
+            return writes(flags) && (flags & (O_TRUNC | O_APPEND)) != 0;
         case DirectIo::kAuto:
             break;
     }

@@ -50,6 +50,21 @@ TEST_F(FileSystemTest, WhoTruncatesByADescriptorThatOnlyReadsLeavesTheInodeToIts
     EXPECT_EQ(errno_of(open(node, O_RDONLY | O_TRUNC)), ESTALE);
 }
 
+// They may go on in another version than others of their inode.
+TEST_F(FileSystemTest, WhoTruncatesOrAppendsSharesNoPages) {
+    read_environment.config.direct_io = DirectIo::kNever;
+    for (const int access : {O_WRONLY, O_RDWR}) {
+        for (const int flag : {0, O_APPEND, O_TRUNC}) {
+            store.put_object("p/f", "old");
+            const Result<OpenedFile> opened = open(lookup("f")->node, access | flag);
+            ASSERT_TRUE(opened);
+            EXPECT_EQ(opened->direct_io, flag != 0) << access << " " << flag;
+            ASSERT_TRUE(close(opened->handle));
+            ASSERT_TRUE(unlink("f"));
+        }
+    }
+}
+
 TEST_F(FileSystemTest, ARenameThatIsNotSupportedSavesNothing) {
     const HandleId half = create("x")->opened.handle;
     ASSERT_TRUE(write(half, 0, "half"));
