@@ -328,7 +328,6 @@ def test_a_full_disk_is_left_alone(mount, tmp_path):
         subprocess.run(["umount", disk], check=True)
 
 
-@pytest.mark.full
 class FrozenDisk:
     """Of mkfs.ext4(8) on a loop device, frozen by fsfreeze(8)."""
 
@@ -342,7 +341,9 @@ class FrozenDisk:
         subprocess.run(["mkfs.ext4", "-q", image], check=True)
         subprocess.run(["mount", "-o", "loop", image, self.path], check=True)
 
-    def freeze(self):
+    def freeze(self, made):
+        # It makes its directory after it is in the mount table.
+        wait_until(lambda: "is mounted at" in made.log(), "the mount to answer")
         subprocess.run(["fsfreeze", "--freeze", self.path], check=True)
         self.is_frozen = True
 
@@ -361,9 +362,10 @@ def disk(tmp_path):
     subprocess.run(["umount", "--lazy", disk.path], check=True)
 
 
+@pytest.mark.full
 def test_a_disk_that_takes_no_writes_holds_up_no_unmount(disk, mount):
     made = mount("--cache-dir", str(disk.path / "cache"), "--compress", "none")
-    disk.freeze()
+    disk.freeze(made)
     (made / "shard").write_bytes(CONTENT)
     assert (made / "shard").read_bytes() == CONTENT
     made.process.send_signal(signal.SIGTERM)
@@ -376,7 +378,7 @@ def test_a_disk_that_takes_no_writes_holds_up_no_unmount(disk, mount):
 def test_a_disk_that_takes_no_writes_takes_no_memory_from_writers_and_readers(mount, disk):
     """It has what it was given to keep until it goes on."""
     made = mount("--cache-dir", str(disk.path / "cache"), "--compress", "auto", "--max-memory", "64M")
-    disk.freeze()
+    disk.freeze(made)
     copy = "import sys; data = bytes(range(256)) * 4096 * 64; open(sys.argv[1], 'wb').write(data); " \
            "assert open(sys.argv[1], 'rb').read() == data"
     try:
