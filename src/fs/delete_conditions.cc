@@ -98,6 +98,11 @@ bool DeleteConditions::dates_agree() const {
     return dates_agree_;
 }
 
+bool DeleteConditions::is_asking() const {
+    const MutexLock lock(mutex_);
+    return known_ == Known::kAsking;
+}
+
 void DeleteConditions::when_idle(std::function<void()> run) {
     {
         const MutexLock lock(mutex_);

@@ -38,6 +38,8 @@ public:
     [[nodiscard]] DeletePins find_out();
     // Where it honours them: Last-Modified can be compared with the store's time as its answers tell it.
     [[nodiscard]] bool dates_agree() const;
+    // An object of the probe may be in the store.
+    [[nodiscard]] bool is_asking() const;
     // Calls back once no object of the probe is in the store, or could not be removed; at once where none is under way.
     void when_idle(std::function<void()> run);
 

@@ -27,6 +27,8 @@ struct FileStatistics {
     std::uint64_t removals_under_way = 0;
     // Files that failed, and whose records are not in the bucket yet: other mounts could commit a marker over them.
     std::uint64_t failures_untold = 0;
+    // It is being found out what the store's conditions do: an object for that may be there.
+    bool probes_store = false;
 };
 
 class FileCounters {

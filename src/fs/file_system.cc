@@ -249,6 +249,7 @@ public:
         statistics.files_failed += lost_.count();
         statistics.removals_under_way = batches_.under_way();
         statistics.failures_untold = state_.failed.untold().size();
+        statistics.probes_store = state_.deletes->is_asking();
         return statistics;
     }
     [[nodiscard]] UnwrittenFiles unwritten(std::size_t most) const override { return state_.failed.unwritten(most); }

@@ -383,6 +383,23 @@ TEST_F(FileSystemTest, WhereDeleteConditionsAreIgnoredNoRemovalIsAcknowledgedBef
     EXPECT_EQ(store.calls(Operation::kRemoveMany), 1) << "the one that found out";
 }
 
+TEST_F(FileSystemTest, IsSaidToProbeTheStoreForAsLongAsAnObjectOfTheProbeMayBeThere) {
+    for (int i = 0; i < 100; ++i) {
+        store.put_object("p/dir/" + std::to_string(i), "x");
+    }
+    store.hold(Operation::kRemoveMany);
+    const NodeId directory = lookup("dir")->node;
+    for (int i = 0; i < 50; ++i) {
+        ASSERT_TRUE(lookup(std::to_string(i), directory));
+        ASSERT_TRUE(unlink(std::to_string(i), directory));
+    }
+    ASSERT_TRUE(store.wait_until_held(Operation::kRemoveMany, 1));
+    EXPECT_TRUE(fs->statistics().probes_store);
+    store.release(Operation::kRemoveMany);
+    wait_for_threads();
+    EXPECT_FALSE(fs->statistics().probes_store);
+}
+
 TEST_F(UnlinkBatchesTest, AFailureIsToldByTheNextRemovalAndTheNamesAreThereAgain) {
     refuse_what_is_held();
     remove_all(0, 20);
