@@ -92,13 +92,18 @@ class Author:
         self.last: dict | None = None
 
     def acknowledge_by_disk(self, mounts: int) -> None:
-        """What is acknowledged is waited for before each look at the bucket."""
+        """What is acknowledged is waited for before each look at the bucket: after each step, or after some."""
         self.history["ack"] = "disk"
         self.history.setdefault("kept", {"passthrough": "never", "size": "64M"})
         # The store takes it in the end; a mount that is stopped, or serves what was left open, cannot be asked.
         self.faults = {"lasting": "passing", "slow": "delays"}.get(self.faults, self.faults)
         self.unmounts = ["plain"]
         self.weights.update(pause=0)
+        if mounts == 1 and self.dice.random() < 0.7:
+            # Others would not see what is not sent yet.
+            self.history["behind"] = self.dice.choice([4, 12, 60])
+            self.faults = self.dice.choice(["none", "delays", "delays", "passing"])
+            self.weights["fault"] *= 2
         if mounts > 1:
             # Where another mount is faster with a name, a change of it waits for ever.
             self.overlap = 0

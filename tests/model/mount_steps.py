@@ -88,7 +88,8 @@ class MountSteps:
             if file.path not in named or code == 0:
                 self.model.differ("exit", f"mount {index} ended with {code} and named {named}, not {file.path}")
         # "Until removals are made, acknowledged ones": one that the store has refused since is told by the exit code.
-        excused = self.model.failures or self.model.removals_refused
+        # What the disk keeps for the next mount is.
+        excused = self.model.failures or self.model.removals_refused or self.behind
         if code != 0 and not self.model.unsaved_on(index, False) and not excused:
             self.model.differ("exit", f"mount {index} ended with {code}")
         self.made_again(step)

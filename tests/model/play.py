@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plays a history: tells the agents what to do, and the model what was told and answered."""
 
+import collections.abc
+import functools
 import signal
 import time
 
@@ -33,6 +35,22 @@ def is_large(file) -> bool:
 STEPS_OF_A_RENAME = 24
 
 
+class InBucket(collections.abc.Mapping):
+    """The files there, asked for by who looks."""
+
+    def __init__(self, ask) -> None:
+        self.ask = functools.cache(ask)
+
+    def __getitem__(self, path: str) -> bytes:
+        return self.ask()[path]
+
+    def __iter__(self):
+        return iter(self.ask())
+
+    def __len__(self) -> int:
+        return len(self.ask())
+
+
 class Player(MountSteps):
     """One run of one history on mounts of their own."""
 
@@ -46,6 +64,8 @@ class Player(MountSteps):
         self.kept = KeptFiles(**history["kept"]) if "kept" in history else None
         # Changes go to the bucket behind the calls.
         self.by_disk = history.get("ack") == "disk"
+        # By so many steps: only then the bucket is looked at.
+        self.behind = history.get("behind", 0)
         self.agents = Agents()
         self.model = tree_rules.Model(history["mounts"], RETRY_FOR)
         self.model.cached = {index for index, options in enumerate(history["options"]) if "never" in options}
@@ -154,7 +174,7 @@ class Player(MountSteps):
                 break
             self.agents.poll(min(left, 0.5))
             self.take_answers()
-        self.check_bucket()
+        self.check_step()
 
     def take_answers(self) -> None:
         for name, answer in self.agents.taken():
@@ -171,7 +191,7 @@ class Player(MountSteps):
         told = "died" if "died" in answer else answer.get("errno", "ok")
         data = f" {len(answer['data'])} bytes" if answer.get("data") else ""
         self.note(f"<- {name} {call.step['do']} {told}{data} after {took:.2f} s")
-        self.model.end(call, answer, self.found())
+        self.model.end(call, answer, InBucket(self.found))
         if "died" in answer:
             self.simple({"do": "kill", "who": name})
         self.check_time(call, took)
@@ -218,6 +238,10 @@ class Player(MountSteps):
 
     def check_bucket(self) -> None:
         self.model.check_bucket(self.found())
+
+    def check_step(self) -> None:
+        if not self.behind or len(self.played) % self.behind == 0:
+            self.check_bucket()
 
     # --- the driver's own steps
 
@@ -272,12 +296,12 @@ class Player(MountSteps):
             self.agents.poll(0.5)
             self.take_answers()
         if who in self.calls:
-            self.model.end(call, {"died": True}, self.found())
+            self.model.end(call, {"died": True}, InBucket(self.found))
         if who in self.model.agents:
             self.simple(step)
         if not self.model.dying:
             # What those leave who are killed at once is known once the last of them is gone.
-            self.check_bucket()
+            self.check_step()
 
     def rest(self, step: dict) -> None:
         """Everything ends, the store is healthy, and what comes by itself has come."""

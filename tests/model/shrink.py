@@ -61,7 +61,8 @@ def simpler(history: dict):
         acting |= set(step["who"]) if step["do"] == "kill_group" else {step.get("who")}
     yield lambda h: {**h, "agents": [name for name in h["agents"] if name in acting] or h["agents"][:1]}
     yield lambda h: {**h, "options": [[] for _ in h["options"]]}
-    yield lambda h: {key: value for key, value in h.items() if key != "ack"}
+    yield lambda h: {key: value for key, value in h.items() if key != "behind"}
+    yield lambda h: {key: value for key, value in h.items() if key not in ("ack", "behind")}
     # What the disk acknowledges is on the disk.
     yield lambda h: {key: value for key, value in h.items() if key != "kept" or "ack" in h}
     yield lambda h: {**h, "steps": [{word: value for word, value in step.items() if word != "wait"}
