@@ -342,7 +342,14 @@ std::optional<Error> UnlinkBatches::first_failure(const Batch& batch, std::vecto
 
 void UnlinkBatches::look_at(const Batch& batch, const DeleteFailure& failed, std::function<void(Status)> done) {
     const auto name = batch.names.find(failed.key.substr(std::min(batch.key.size(), failed.key.size())));
-    const Removal removal = name == batch.names.end() ? Removal{} : name->second;
+    if (name == batch.names.end()) {
+        // A key in another spelling does not tell which one is still there.
+        Error error = failed.error;
+        error.errno_value = EIO;
+        done(failure(std::move(error)));
+        return;
+    }
+    const Removal removal = name->second;
     state_.env.store.head(failed.key, [this, failed, removal, done = std::move(done)](Result<ObjectInfo> object) {
         if (!object) {
             const bool is_gone = object.error().errno_value == ENOENT;

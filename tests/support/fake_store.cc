@@ -338,7 +338,7 @@ void FakeStore::remove_many(std::vector<RemoveRequest> requests, StoreDone<std::
             std::vector<DeleteFailure> failures;
             for (const RemoveRequest& request : requests) {
                 if (Status removed = remove_now(request); !removed) {
-                    failures.push_back({request.key, std::move(removed.error())});
+                    failures.push_back({refused_delete_prefix_ + request.key, std::move(removed.error())});
                 }
             }
             return failures;

@@ -101,6 +101,8 @@ public:
     void make_etags_of_content();
     // If-Match of deletes is passed over, as most stores of other makers do.
     void ignore_delete_conditions();
+    // In what remove_many() answers.
+    void spell_refused_deletes_otherwise() { refused_delete_prefix_ = "%2F"; }
     // As on stores whose lists of uploads lack Initiated.
     void tell_no_upload_times() { tells_upload_times_ = false; }
     // As on stores that tell ETags in lists alone.
@@ -190,6 +192,7 @@ private:
     std::uint64_t serial_ = 0;
     std::atomic<int> page_size_ = 1000;
     std::atomic<bool> tells_upload_times_ = true;
+    std::string refused_delete_prefix_;
     std::atomic<bool> describes_to_the_second_ = false;
     std::atomic<bool> describes_etags_ = true;
     Milliseconds clock_offset_{0};

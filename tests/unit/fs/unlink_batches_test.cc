@@ -368,38 +368,6 @@ TEST_F(UnlinkBatchesTest, WhoeverLooksWaitsAlsoWhereTheKernelForgotTheDirectoryM
     directory = lookup("dir")->node;
 }
 
-TEST_F(FileSystemTest, WhereDeleteConditionsAreIgnoredNoRemovalIsAcknowledgedBefore) {
-    store.ignore_delete_conditions();
-    for (int i = 0; i < 100; ++i) {
-        store.put_object("p/dir/" + std::to_string(i), "x");
-    }
-    const NodeId directory = lookup("dir")->node;
-    for (int i = 0; i < 100; ++i) {
-        ASSERT_TRUE(lookup(std::to_string(i), directory));
-        ASSERT_TRUE(unlink(std::to_string(i), directory));
-        EXPECT_FALSE(store.exists("p/dir/" + std::to_string(i)));
-    }
-    wait_for_threads();
-    EXPECT_EQ(store.calls(Operation::kRemoveMany), 1) << "the one that found out";
-}
-
-TEST_F(FileSystemTest, IsSaidToProbeTheStoreForAsLongAsAnObjectOfTheProbeMayBeThere) {
-    for (int i = 0; i < 100; ++i) {
-        store.put_object("p/dir/" + std::to_string(i), "x");
-    }
-    store.hold(Operation::kRemoveMany);
-    const NodeId directory = lookup("dir")->node;
-    for (int i = 0; i < 50; ++i) {
-        ASSERT_TRUE(lookup(std::to_string(i), directory));
-        ASSERT_TRUE(unlink(std::to_string(i), directory));
-    }
-    ASSERT_TRUE(store.wait_until_held(Operation::kRemoveMany, 1));
-    EXPECT_TRUE(fs->statistics().probes_store);
-    store.release(Operation::kRemoveMany);
-    wait_for_threads();
-    EXPECT_FALSE(fs->statistics().probes_store);
-}
-
 TEST_F(UnlinkBatchesTest, AFailureIsToldByTheNextRemovalAndTheNamesAreThereAgain) {
     refuse_what_is_held();
     remove_all(0, 20);
@@ -410,6 +378,15 @@ TEST_F(UnlinkBatchesTest, AFailureIsToldByTheNextRemovalAndTheNamesAreThereAgain
     store.clear_faults();
     EXPECT_TRUE(remove(50));
     EXPECT_TRUE(lookup(file(17), directory));
+}
+
+TEST_F(UnlinkBatchesTest, ARefusalIsToldAlsoWhereTheStoreSpellsTheKeyOtherwise) {
+    store.spell_refused_deletes_otherwise();
+    store.hold(Operation::kRemoveMany);
+    remove_all(0, 20);
+    replace(18, std::chrono::seconds(60));
+    store.release(Operation::kRemoveMany);
+    EXPECT_EQ(errno_of(sync_directory()), EIO);
 }
 
 TEST_F(UnlinkBatchesTest, AFailureIsToldByRmdir) {
