@@ -19,7 +19,7 @@
 #include "base/text.h"
 #include "base/timer_thread.h"
 #include "base/uuid.h"
-#include "ckptfs/format.h"
+#include "ckptfs/bucket_layout.h"
 #include "ckptfs/log.h"
 #include "cli/commands.h"
 #include "config/scale.h"

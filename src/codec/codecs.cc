@@ -13,7 +13,7 @@
 #include "base/globs.h"
 #include "base/numbers.h"
 #include "base/text.h"
-#include "ckptfs/format.h"
+#include "ckptfs/bucket_layout.h"
 #include "ckptfs/log.h"
 #include "codec/container.h"
 #include "codec/frame_coding.h"

@@ -8,7 +8,7 @@
 #include "base/little_endian.h"
 #include "base/text.h"
 #include "base/zeros.h"
-#include "ckptfs/format.h"
+#include "ckptfs/bucket_layout.h"
 #include "ckptfs/store_limits.h"
 
 namespace ckptfs {

@@ -261,7 +261,7 @@ constexpr auto kTable = std::to_array<OptionSpec>({
      }},
 
     {kReading, "direct-io", "", "WHEN", "auto", "bypass the kernel's page cache: auto, always or never",
-     "Files opened with O_TRUNC always bypass it.", set_direct_io},
+     "Files opened with O_TRUNC or O_APPEND always bypass it.", set_direct_io},
     {kReading, "max-read-ahead", "", "SIZE", "by memory", "maximum amount of data fetched ahead of one reader", "",
      [](Config& c, std::string_view v) { return set(c.read.max_read_ahead, parse_size(v)); }},
     {kReading, "cache-dir", "", "DIR", "", "directory on a local disk that caches the files this node reads and writes",
@@ -431,9 +431,9 @@ Status apply_environment(Config& config, const Environment& environment) {
     return {};
 }
 
-// A mount sends ten heartbeats in this time, each a request.
 // Less ends requests before they can be answered.
 constexpr Milliseconds kLeastTimeout{100};
+// A mount sends ten heartbeats in this time, each a request.
 constexpr Milliseconds kLeastRepairAfter{1'000};
 
 Status check_config(const Config& config) {

@@ -5,7 +5,7 @@
 #include <cctype>
 
 #include "base/text.h"
-#include "ckptfs/format.h"
+#include "ckptfs/bucket_layout.h"
 #include "ckptfs/log.h"
 
 namespace ckptfs {

@@ -6,7 +6,7 @@
 
 #include "base/store_wait.h"
 #include "base/text.h"
-#include "ckptfs/format.h"
+#include "ckptfs/bucket_layout.h"
 #include "ckptfs/log.h"
 
 namespace ckptfs {

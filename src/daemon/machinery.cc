@@ -23,7 +23,7 @@
 #include "base/random_numbers.h"
 #include "base/text.h"
 #include "base/uuid.h"
-#include "ckptfs/format.h"
+#include "ckptfs/bucket_layout.h"
 #include "ckptfs/log.h"
 #include "codec/codecs.h"
 #include "daemon/bucket_check.h"

@@ -8,7 +8,7 @@ namespace {
 
 using enum Severity;
 
-constexpr auto kRules = std::to_array<ProbeRule>({
+constexpr auto kProbeRules = std::to_array<ProbeRule>({
     {Probe::kFuse, "fuse", "/dev/fuse can be opened, and fusermount3 is installed if it is needed", kProblem,
      "nothing can be mounted", "", "", "", kProblem},
     {Probe::kMountPoint, "mount_point", "is mounted, or can be", kProblem, "cannot be used",
@@ -152,19 +152,19 @@ constexpr auto kRules = std::to_array<ProbeRule>({
 });
 
 constexpr bool in_order() {
-    for (std::size_t i = 0; i < kRules.size(); ++i) {
-        if (kRules[i].probe != static_cast<Probe>(i)) {
+    for (std::size_t i = 0; i < kProbeRules.size(); ++i) {
+        if (kProbeRules[i].probe != static_cast<Probe>(i)) {
             return false;
         }
     }
-    return kRules.size() == static_cast<std::size_t>(kLastProbe) + 1;
+    return kProbeRules.size() == static_cast<std::size_t>(kLastProbe) + 1;
 }
 static_assert(in_order(), "one rule for each probe, in their order");
 
 }  // namespace
 
 const ProbeRule& rule_of(Probe probe) {
-    return kRules.at(static_cast<std::size_t>(probe));
+    return kProbeRules.at(static_cast<std::size_t>(probe));
 }
 
 std::string_view name_of(Probe probe) {

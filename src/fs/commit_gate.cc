@@ -9,7 +9,7 @@
 
 #include "base/store_wait.h"
 #include "base/text.h"
-#include "ckptfs/format.h"
+#include "ckptfs/bucket_layout.h"
 #include "ckptfs/log.h"
 #include "ckptfs/store_limits.h"
 #include "fs/directory_marker.h"

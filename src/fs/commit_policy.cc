@@ -9,7 +9,7 @@
 #include "base/globs.h"
 #include "base/numbers.h"
 #include "base/text.h"
-#include "ckptfs/format.h"
+#include "ckptfs/bucket_layout.h"
 #include "ckptfs/log.h"
 
 namespace ckptfs::fs {

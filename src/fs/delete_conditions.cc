@@ -8,7 +8,7 @@
 #include "base/store_wait.h"
 #include "base/text.h"
 #include "base/uuid.h"
-#include "ckptfs/format.h"
+#include "ckptfs/bucket_layout.h"
 #include "ckptfs/log.h"
 #include "fs/pinned_removal.h"
 

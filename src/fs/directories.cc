@@ -33,8 +33,8 @@ Result<Entry> Directories::mkdir_now(NodeId parent_id, const std::string& name) 
         if (!parent) {
             return failure(parent.error());
         }
-        if (state_.env.names.read_only) {
-            return failure(EROFS, "mounted read-only");
+        if (Status changes = state_.takes_changes(); !changes) {
+            return failure(std::move(changes.error()));
         }
         const std::string parent_path = state_.nodes.path(lock, **parent);
         if (const Status valid = check_new_directory_name(state_.env.prefix, parent_path, name); !valid) {
@@ -117,8 +117,8 @@ void Directories::rmdir(NodeId parent, std::string name, Orphan orphan, const Pl
 }
 
 Status Directories::rmdir_now(NodeId parent_id, const std::string& name, const Orphan& orphan) {
-    if (state_.env.names.read_only) {
-        return failure(EROFS, "mounted read-only");
+    if (Status changes = state_.takes_changes(); !changes) {
+        return failure(std::move(changes.error()));
     }
     ListRequest list;
     NodePtr parent_node;
@@ -192,9 +192,9 @@ std::vector<std::shared_ptr<FileWriter>> Directories::note_removed(const NodePtr
 
 void Directories::unlink(NodeId parent_id, std::string name, Orphan orphan, const PlaceTaken& taken,
                          Reply<void> reply) {
-    if (state_.env.names.read_only) {
+    if (const Status changes = state_.takes_changes(); !changes) {
         taken();
-        reply(failure(EROFS, "mounted read-only"));
+        reply(changes);
         return;
     }
     Result<NodePtr> parent = failure(ESTALE, "the directory is gone");

@@ -8,7 +8,7 @@
 #include "base/numbers.h"
 #include "base/uuid.h"
 #include "base/xxhash.h"
-#include "ckptfs/format.h"
+#include "ckptfs/bucket_layout.h"
 
 namespace ckptfs::fs {
 

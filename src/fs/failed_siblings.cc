@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "ckptfs/format.h"
+#include "ckptfs/bucket_layout.h"
 #include "ckptfs/log.h"
 #include "fs/all_ended.h"
 #include "fs/file_system.h"

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "ckptfs/format.h"
+#include "ckptfs/bucket_layout.h"
 #include "ckptfs/log.h"
 #include "fs/directories.h"
 #include "fs/extended_attributes.h"

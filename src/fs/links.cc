@@ -29,8 +29,8 @@ void Links::link(NodeId id, NodeId new_parent, std::string new_name, StillCounts
 }
 
 Result<Entry> Links::link_now(NodeId id, NodeId new_parent, const std::string& new_name, const StillCounts& counts) {
-    if (state_.env.names.read_only) {
-        return failure(EROFS, "mounted read-only");
+    if (Status changes = state_.takes_changes(); !changes) {
+        return failure(std::move(changes.error()));
     }
     const Result<std::pair<std::string, std::string>> both = keys(id, new_parent, new_name);
     if (!both) {

@@ -6,7 +6,7 @@
 
 #include "base/mutex.h"
 #include "base/utf8.h"
-#include "ckptfs/format.h"
+#include "ckptfs/bucket_layout.h"
 #include "ckptfs/log.h"
 #include "fs/paths.h"
 

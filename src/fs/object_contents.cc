@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 #include "base/xxhash.h"
-#include "ckptfs/format.h"
+#include "ckptfs/bucket_layout.h"
 #include "ckptfs/log.h"
 #include "fs/symlink_object.h"
 

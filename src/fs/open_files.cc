@@ -29,8 +29,8 @@ bool only_appends(int flags) {
 }  // namespace
 
 Status OpenFiles::may_write() const {
-    if (state_.env.names.read_only) {
-        return failure(EROFS, "mounted read-only");
+    if (Status changes = state_.takes_changes(); !changes) {
+        return failure(std::move(changes.error()));
     }
     if (state_.draining) {
         return failure(ESHUTDOWN, "the mount is shutting down and takes no new files");
@@ -43,7 +43,8 @@ bool OpenFiles::wants_direct_io(int flags) const {
         case DirectIo::kAlways:
             return true;
         case DirectIo::kNever:
-            // Who truncates or appends may go on in another version than others of its inode: they must not share pages.
+            // Who truncates or appends may go on in another version than others of its inode: they must not share
+            // pages.
             return writes(flags) && (flags & (O_TRUNC | O_APPEND)) != 0;
         case DirectIo::kAuto:
             break;

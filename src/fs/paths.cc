@@ -6,7 +6,7 @@
 
 #include "base/utf8.h"
 #include "base/xxhash.h"
-#include "ckptfs/format.h"
+#include "ckptfs/bucket_layout.h"
 #include "ckptfs/log.h"
 
 namespace ckptfs::fs {

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "ckptfs/format.h"
+#include "ckptfs/bucket_layout.h"
 #include "fs/directory_rename.h"
 
 namespace ckptfs::fs {

@@ -7,7 +7,7 @@
 #include <map>
 #include <utility>
 
-#include "ckptfs/format.h"
+#include "ckptfs/bucket_layout.h"
 #include "ckptfs/log.h"
 #include "fs/marker_objects.h"
 #include "fs/pinned_removal.h"

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "ckptfs/format.h"
+#include "ckptfs/bucket_layout.h"
 #include "ckptfs/log.h"
 #include "fs/rename_record.h"
 #include "fs/rename_recovery.h"

@@ -25,8 +25,8 @@ void Renames::rename(NodeId parent, std::string name, NodeId new_parent, std::st
 }
 
 Status Renames::rename_now(const Request& request) {
-    if (state_.env.names.read_only) {
-        return failure(EROFS, "mounted read-only");
+    if (Status changes = state_.takes_changes(); !changes) {
+        return failure(std::move(changes.error()));
     }
     Result<Move> move = resolve(request.parent, request.name, request.new_parent, request.new_name);
     if (!move) {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/globs.h"
-#include "ckptfs/format.h"
+#include "ckptfs/bucket_layout.h"
 
 namespace ckptfs::fs {
 

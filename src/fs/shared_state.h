@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <memory>
 #include <string>
 
@@ -48,6 +49,10 @@ struct SharedState {
     // No more requests will come: some of those that release files may have been lost.
     std::atomic<bool> disconnected = false;
 
+    // EROFS where the mount takes none.
+    [[nodiscard]] Status takes_changes() const {
+        return env.names.read_only ? failure(EROFS, "mounted read-only") : Status();
+    }
     [[nodiscard]] std::string key(const NodeTable::Lock& lock, const Node& node) const REQUIRES(node_table) {
         return env.prefix + nodes.path(lock, node);
     }

@@ -26,8 +26,8 @@ void SpecialNodes::make(NodeId parent, std::string name, FileType type, SpecialA
 }
 
 Result<Entry> SpecialNodes::make_now(const NameInDirectory& place, FileType type, SpecialAttributes attributes) {
-    if (state_.env.names.read_only) {
-        return failure(EROFS, "mounted read-only");
+    if (Status changes = state_.takes_changes(); !changes) {
+        return failure(std::move(changes.error()));
     }
     const NodeTable::Lock lock = state_.nodes.lock();
     const Result<NodePtr> parent = state_.directory(lock, place.directory);
@@ -88,8 +88,8 @@ void SpecialNodes::rename(NameInDirectory from, NameInDirectory to, unsigned fla
 
 Status SpecialNodes::rename_now(const NameInDirectory& from, const NameInDirectory& to, unsigned flags,
                                 const std::function<void(const std::shared_ptr<FileWriter>&)>& orphan) {
-    if (state_.env.names.read_only) {
-        return failure(EROFS, "mounted read-only");
+    if (Status changes = state_.takes_changes(); !changes) {
+        return failure(std::move(changes.error()));
     }
     const Result<Move> move = resolve(from, to);
     if (!move) {

@@ -7,7 +7,7 @@
 #include "base/numbers.h"
 #include "base/text.h"
 #include "base/uuid.h"
-#include "ckptfs/format.h"
+#include "ckptfs/bucket_layout.h"
 #include "ckptfs/log.h"
 
 namespace ckptfs::fs {

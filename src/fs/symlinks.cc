@@ -6,7 +6,7 @@
 
 #include "base/range_fetch.h"
 #include "base/store_wait.h"
-#include "ckptfs/format.h"
+#include "ckptfs/bucket_layout.h"
 #include "fs/ordered_change.h"
 #include "fs/paths.h"
 #include "fs/symlink_object.h"
@@ -25,8 +25,8 @@ void Symlinks::create(NodeId parent, std::string name, std::string target, Still
 
 Result<Entry> Symlinks::create_now(NodeId parent_id, const std::string& name, const std::string& target,
                                    const StillCounts& counts) {
-    if (state_.env.names.read_only) {
-        return failure(EROFS, "mounted read-only");
+    if (Status changes = state_.takes_changes(); !changes) {
+        return failure(std::move(changes.error()));
     }
     if (target.empty()) {
         return failure(ENOENT, "a symbolic link needs a target");

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/text.h"
-#include "ckptfs/format.h"
+#include "ckptfs/bucket_layout.h"
 #include "ckptfs/store_limits.h"
 #include "fs/all_ended.h"
 #include "fs/commit_policy.h"

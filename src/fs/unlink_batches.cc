@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "base/thread.h"
 #include "ckptfs/log.h"
+#include "write/part_plan.h"
 
 namespace ckptfs::fs {
 
@@ -26,9 +27,9 @@ constexpr std::size_t kLooksAtOnce = 16;
 constexpr std::chrono::seconds kSurelyBefore{20};
 constexpr std::chrono::minutes kSurelyBeforeIfSlow{2};
 constexpr std::uint64_t kQuicklySent = std::uint64_t{1} << 20;
-// kFirstPartSize of write/part_plan.h: a mount puts no more as one object, except with --part-size or --equal-parts,
-// and to a store that asks to slow down. What is larger is then not judged by its date, which is the safe side.
-constexpr std::uint64_t kSentAtOnce = std::uint64_t{8} << 20;
+// A mount puts no more as one object, except with --part-size or --equal-parts, and to a store that asks to slow down.
+// What is larger is then not judged by its date, which is the safe side.
+constexpr std::uint64_t kSentAtOnce = kFirstPartSize;
 
 // On Amazon S3 and most others it ends with the number of parts then.
 bool has_come_in_parts(const std::string& etag) {

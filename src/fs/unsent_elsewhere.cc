@@ -12,7 +12,7 @@
 #include "base/store_wait.h"
 #include "base/text.h"
 #include "base/xxhash.h"
-#include "ckptfs/format.h"
+#include "ckptfs/bucket_layout.h"
 #include "fs/commit_policy.h"
 #include "staged/hidden_key.h"
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/forwarding_store.h"
-#include "ckptfs/format.h"
+#include "ckptfs/bucket_layout.h"
 #include "ckptfs/object_store.h"
 #include "journal/lost_uploads.h"
 #include "journal/mount_journal.h"

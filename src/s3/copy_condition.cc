@@ -107,7 +107,7 @@ void CopyCondition::learn_that_it_is_ignored() const {
                                                      SentCondition::kNotAtAll));
         }
     }
-    if (sender_->habits().is_first(kSourceIfMatch)) {
+    if (sender_->habits().note(kSourceIfMatch)) {
         log_warning(
             format("the store ignores {} of UploadPartCopy: checking the version with HEAD before and after each part "
                    "that is copied",

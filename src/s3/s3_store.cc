@@ -67,12 +67,12 @@ constexpr const char* kNoPartCopy = "no UploadPartCopy";
 // What an error to it shows of the store.
 void note_part_copy(RequestSender& sender, const Error& error) {
     const bool lacks = is_not_implemented(error) || error.http_status == 405;
-    if (lacks && sender.habits().is_first(kNoPartCopy)) {
+    if (lacks && sender.habits().note(kNoPartCopy)) {
         log_warning(
             "the store has no UploadPartCopy: what is appended to, changed in place, or renamed above 5 GiB is fetched "
             "and uploaded again as a whole");
     } else if (!lacks && error.http_status != 0 && !error.retryable) {
-        static_cast<void>(sender.habits().is_first(kPartCopy));
+        sender.habits().note(kPartCopy);
     }
 }
 
@@ -252,7 +252,7 @@ void S3Store::upload_part_copy(UploadPartCopyRequest request, StoreDone<Uploaded
     }
     auto answered = [sender = sender_, done = std::move(done)](Result<UploadedPart> part) {
         if (part) {
-            static_cast<void>(sender->habits().is_first(kPartCopy));
+            sender->habits().note(kPartCopy);
         } else {
             note_part_copy(*sender, part.error());
         }

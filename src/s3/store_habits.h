@@ -20,7 +20,7 @@ enum class SentCondition : std::uint8_t { kAsInS3, kWithoutQuotes, kNotAtAll };
 class StoreHabits {
 public:
     // True the first time: it is worth a log line.
-    [[nodiscard]] bool is_first(const std::string& habit) {
+    bool note(const std::string& habit) {
         const MutexLock lock(mutex_);
         return told_.insert(habit).second;
     }

@@ -106,7 +106,7 @@ void VersionPin::send_as(Call& call, SentCondition sent) {
 }
 
 void VersionPin::tell() const {
-    if (sender_->habits().is_first(header_)) {
+    if (sender_->habits().note(header_)) {
         log_warning(
             format("the store rejects {} although the version matches: checking with HEAD before and after instead; a "
                    "change by another mount in between is not noticed",

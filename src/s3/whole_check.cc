@@ -60,7 +60,7 @@ Verdict WholeCheck::verdict(StoreHabits& habits) {
     }
     const bool fits = digest_->text() == expected_;
     if (fits && is_etag_) {
-        static_cast<void>(habits.is_first(kMd5ETags));
+        habits.note(kMd5ETags);
     }
     if (fits) {
         return Verdict::kRight;

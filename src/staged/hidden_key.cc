@@ -3,7 +3,7 @@
 
 #include "base/text.h"
 #include "base/uuid.h"
-#include "ckptfs/format.h"
+#include "ckptfs/bucket_layout.h"
 
 namespace ckptfs {
 namespace {

@@ -11,7 +11,7 @@
 #include "base/range_fetch.h"
 #include "base/store_wait.h"
 #include "base/text.h"
-#include "ckptfs/format.h"
+#include "ckptfs/bucket_layout.h"
 #include "ckptfs/log.h"
 #include "daemon/heartbeat.h"
 #include "fs/commit_policy.h"

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/uuid.h"
-#include "ckptfs/format.h"
+#include "ckptfs/bucket_layout.h"
 #include "fs/directory_marker.h"
 #include "fs/marker_objects.h"
 #include "fs/tree_copy.h"

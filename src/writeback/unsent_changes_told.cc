@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "ckptfs/format.h"
+#include "ckptfs/bucket_layout.h"
 #include "writeback/unsent_changes.h"
 
 namespace ckptfs {

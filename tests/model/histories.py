@@ -85,6 +85,8 @@ class Author:
             self.history["kept"] = {"passthrough": dice.choice(["auto", "never"]), "size": dice.choice(["64M", "1G"])}
             # Smaller ones are not kept.
             self.sizes = [100, 300 * KIB, 300 * KIB, *LARGE[:2]]
+        # Mounts with names of their own.
+        self.apart = 0
         if dice.random() < float(os.environ.get("CKPTFS_MODEL_BY_DISK", "0.1")):
             self.acknowledge_by_disk(mounts)
         self.slots = self.tags = self.children = 0
@@ -104,6 +106,12 @@ class Author:
             self.history["behind"] = self.dice.choice([4, 12, 60])
             self.faults = self.dice.choice(["none", "delays", "delays", "passing"])
             self.weights["fault"] *= 2
+        elif mounts > 1 and self.dice.random() < 0.6:
+            # Nor do they where each has names of its own; the disk is the same one.
+            self.apart = mounts
+            self.history["behind"] = self.dice.choice([4, 12, 60])
+            self.names = NAMES
+            self.weights.update(inherit=0)
         if mounts > 1:
             # Where another mount is faster with a name, a change of it waits for ever.
             self.overlap = 0
@@ -125,6 +133,7 @@ class Author:
             self.queue = [{"do": "mkdir", "agent": "p0", "mount": 0, "path": path} for path in ("d", "e")]
         for _ in range(1000):
             step = self.queue.pop(0) if self.queue else self.any_step(model)
+            step = self.on_its_mount(step) if self.apart else step
             if step is not None and model.ready(step):
                 if step["do"] not in ALONE and "wait" not in step and self.dice.random() < self.overlap:
                     step["wait"] = self.dice.choice([0, 0, 0.02, 0.3])
@@ -138,6 +147,16 @@ class Author:
         step = {"do": "rest"}
         self.history["steps"].append(step)
         return step
+
+    def on_its_mount(self, step: dict | None) -> dict | None:
+        if step is None or "path" not in step or "mount" not in step:
+            return step
+        owners = {self.owner(step[word]) for word in ("path", "other") if word in step}
+        return {**step, "mount": owners.pop()} if len(owners) == 1 else None
+
+    def owner(self, path: str) -> int:
+        names = [*DIRECTORIES, *NAMES]
+        return names.index(path.split("/")[0]) % self.apart
 
     def tag(self, count: int = 1) -> int:
         self.tags += count

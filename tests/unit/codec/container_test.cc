@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/little_endian.h"
-#include "ckptfs/format.h"
+#include "ckptfs/bucket_layout.h"
 
 namespace ckptfs {
 namespace {

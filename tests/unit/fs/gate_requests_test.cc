@@ -5,7 +5,7 @@
 #include <future>
 
 #include "base/uuid.h"
-#include "ckptfs/format.h"
+#include "ckptfs/bucket_layout.h"
 #include "file_system_fixture.h"
 #include "fs/directory_marker.h"
 #include "staged/hidden_key.h"

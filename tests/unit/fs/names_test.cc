@@ -4,7 +4,7 @@
 #include <future>
 #include <set>
 
-#include "ckptfs/format.h"
+#include "ckptfs/bucket_layout.h"
 #include "file_system_fixture.h"
 #include "fs/nodes.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <future>
 
-#include "ckptfs/format.h"
+#include "ckptfs/bucket_layout.h"
 #include "file_system_fixture.h"
 #include "fs/symlink_object.h"
 

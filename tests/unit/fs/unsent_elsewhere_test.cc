@@ -6,7 +6,7 @@
 #include <future>
 
 #include "base/uuid.h"
-#include "ckptfs/format.h"
+#include "ckptfs/bucket_layout.h"
 #include "ckptfs/store_limits.h"
 #include "file_system_fixture.h"
 #include "staged/hidden_key.h"

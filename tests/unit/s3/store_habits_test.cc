@@ -11,10 +11,10 @@ constexpr const char* kKind = "if-match of PutObject";
 TEST(StoreHabits, WhatIsFirstIsToldOnce) {
     StoreHabits habits;
     EXPECT_FALSE(habits.has("no UploadPartCopy"));
-    EXPECT_TRUE(habits.is_first("no UploadPartCopy"));
-    EXPECT_FALSE(habits.is_first("no UploadPartCopy"));
+    EXPECT_TRUE(habits.note("no UploadPartCopy"));
+    EXPECT_FALSE(habits.note("no UploadPartCopy"));
     EXPECT_TRUE(habits.has("no UploadPartCopy"));
-    EXPECT_TRUE(habits.is_first("UploadPartCopy"));
+    EXPECT_TRUE(habits.note("UploadPartCopy"));
 }
 
 TEST(StoreHabits, AConditionIsSentAsInS3UntilItWasSeenTwice) {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/uuid.h"
-#include "ckptfs/format.h"
+#include "ckptfs/bucket_layout.h"
 
 namespace ckptfs::testing {
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "ckptfs/format.h"
+#include "ckptfs/bucket_layout.h"
 #include "support/fake_store.h"
 #include "support/hand_timer.h"
 #include "support/manual_clock.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "ckptfs/format.h"
+#include "ckptfs/bucket_layout.h"
 #include "support/eventually.h"
 #include "unit/writeback/writeback_fixture.h"
 #include "writeback/body_file.h"
