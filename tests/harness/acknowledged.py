@@ -88,6 +88,9 @@ class Acknowledged:
         self.begun: dict[str, Version] = {}
         # Of those, which ones take the name of another file, which was acknowledged.
         self.renamed: set[str] = set()
+        # Names that acknowledged renames have taken; and those that a rename which was not may have left.
+        self.gone: set[str] = set()
+        self.left: dict[str, Version] = {}
         # All that was ever acknowledged under a name.
         self.versions: dict[str, list[str]] = {}
         self.marked: list[str] = []
@@ -103,35 +106,44 @@ class Acknowledged:
                 self._note(name, version)
             else:
                 self.begun[name] = version
+                self.gone.discard(name)
                 if what == "rename":
                     self.renamed.add(name)
 
     def _note(self, name: str, version: Version) -> None:
         self.files[name] = version
         del self.begun[name]
-        self._note_rename(name)
+        self.left.pop(name, None)
+        if name in self.renamed:
+            self.gone.add(self._note_rename(name))
         self.versions.setdefault(name, []).append(digest(*version))
         if name.endswith(".metadata"):
             self.marked.append(name)
             self.step += 1
 
-    def _note_rename(self, name: str) -> None:
-        if name in self.renamed:
-            self.renamed.remove(name)
-            del self.files[name + ".tmp"]
+    def _note_rename(self, name: str) -> str:
+        self.renamed.remove(name)
+        del self.files[name + ".tmp"]
+        return name + ".tmp"
 
     def check(self, directory: pathlib.Path) -> None:
-        # What was not acknowledged is there as a whole, or not at all; and as one rename.
+        # What was not acknowledged is there as a whole, or not at all. A rename may have been stopped half-way: a copy,
+        # and then a removal.
         for name, version in self.begun.items():
             if digest_of(directory / name) == digest(*version):
                 self.files[name] = version
-                self._note_rename(name)
+                if name in self.renamed:
+                    source = self.files[name + ".tmp"]
+                    self.left[self._note_rename(name)] = source
             elif name not in self.files:
-                assert not (directory / name).exists(), f"{name} is not whole"
+                allowed = {None, *(digest(*left) for left in [self.left.get(name)] if left)}
+                assert digest_of(directory / name) in allowed, f"{name} is not whole"
         # Which of both it was does not change any more.
         self.begun, self.renamed = {}, set()
         for name, version in self.files.items():
             assert digest_of(directory / name) == digest(*version), self._difference(directory / name, name, version)
+        for name in self.gone:
+            assert not (directory / name).exists(), f"{name} was renamed, and is there again"
 
     def _difference(self, path: pathlib.Path, name: str, version: Version) -> str:
         found = digest_of(path)
@@ -166,6 +178,8 @@ def check_at_the_end(made, simulator, prefix: str, acknowledged: Acknowledged, u
     subprocess.run([CKPTFS, "wait", made.path, "--timeout", "2m"], check=True)
     for name, version in acknowledged.files.items():
         assert simulator.digest(prefix + name) == digest(*version), f"{name} is not what was acknowledged"
+    still_there = {prefix + name for name in acknowledged.gone} & set(simulator.keys(prefix))
+    assert not still_there, "renamed, and still in the bucket"
     wait_until(lambda: simulator.all_keys(f"{prefix}.ckptfs/unsent/") == [], "nothing to be announced any more")
     if uploads_are_ended:
         wait_until(lambda: simulator.open_uploads(prefix) == [], "the uploads to be ended")
