@@ -114,7 +114,8 @@ bool has_left(const std::string& directory) {
 }  // namespace
 
 Result<std::unique_ptr<WritebackStore>> UnsentDisks::open_store(const Environment& environment,
-                                                                const std::string& directory) {
+                                                                const std::string& directory,
+                                                                const UnsentDisks* beside) {
     // Told once it is open.
     const auto id = std::make_shared<std::string>();
     WritebackEnvironment own = environment.common;
@@ -126,6 +127,9 @@ Result<std::unique_ptr<WritebackStore>> UnsentDisks::open_store(const Environmen
     own.may_mark = [id, may_mark = environment.may_mark](const UnsentChange& marker, std::function<void(Status)> done) {
         may_mark(marker, *id, std::move(done));
     };
+    if (beside != nullptr) {
+        own.keys_elsewhere = [beside] { return beside->keys_elsewhere(); };
+    }
     Result<std::unique_ptr<WritebackStore>> store = WritebackStore::open(own);
     if (store) {
         *id = (*store)->unsent().id();
@@ -178,8 +182,11 @@ Result<std::unique_ptr<UnsentDisks>> UnsentDisks::open(const Environment& enviro
     disks->limit_ = environment.common.limit;
     disks->given_up_ = environment.common.given_up;
     for (UnsentPlace& place : places) {
-        Result<std::unique_ptr<WritebackStore>> store = open_store(environment, place.directory);
-        if (!store && disks->disks_.empty()) {
+        // The first is this mount's own, and acknowledges.
+        const bool is_own = disks->disks_.empty();
+        Result<std::unique_ptr<WritebackStore>> store =
+            open_store(environment, place.directory, is_own ? disks.get() : nullptr);
+        if (!store && is_own) {
             return failure(std::move(store.error()));
         }
         if (!store) {
@@ -312,6 +319,14 @@ void UnsentDisks::acknowledged_here(const std::string& key) const {
     for (std::size_t number = 1; has_started_ && number < disks_.size(); ++number) {
         disks_[number].store->unsent().replaced_elsewhere(key);
     }
+}
+
+UnsentChanges::Keys UnsentDisks::keys_elsewhere() const {
+    UnsentChanges::Keys keys;
+    for (std::size_t number = 1; number < disks_.size(); ++number) {
+        keys.merge(disks_[number].store->unsent().keys());
+    }
+    return keys;
 }
 
 UnsentStatus UnsentDisks::status() const {

@@ -87,8 +87,11 @@ private:
     };
     // Not for what cannot be sent: it may wait for what the first has.
     static void when_tried(UnsentChanges& unsent, const std::function<void()>& tried);
+    // `beside`: of a store that acknowledges; null for what others have left.
     static Result<std::unique_ptr<WritebackStore>> open_store(const Environment& environment,
-                                                              const std::string& directory);
+                                                              const std::string& directory, const UnsentDisks* beside);
+    // Of all that is unsent on places that are not this mount's own.
+    [[nodiscard]] UnsentChanges::Keys keys_elsewhere() const;
 
     std::uint64_t limit_ = 0;
     GivenUpMarkers* given_up_ = nullptr;

@@ -44,6 +44,13 @@ bool lies_in_files(const UnsentChange& change) {
                        [](const BodyPiece& piece) { return piece.place == BodyPiece::Place::kFile; });
 }
 
+// A batch that the disk did not take, and that could not be cut off: the next segment says so, or has nothing yet. What
+// else is followed by another segment was flushed.
+bool may_follow_a_cut(const std::vector<LogEntry>& entries) {
+    const auto* const first = entries.empty() ? nullptr : std::get_if<SentChange>(&entries.front());
+    return entries.empty() || (first != nullptr && first->key.empty());
+}
+
 }  // namespace
 
 ChangeLog::ChangeLog(std::string directory, FileDescriptor directory_file, std::uint64_t segment_size,
@@ -137,6 +144,7 @@ Status ChangeLog::read_segments(Opened& into) {
         return failure(error.value(), format("cannot read {}: {}", escaped(directory_), error.message()));
     }
     std::sort(numbers.begin(), numbers.end());
+    std::optional<CutSegment> cut;
     for (const std::uint64_t number : numbers) {
         next_segment_ = number + 1;
         const std::string path = segment_path(directory_, number);
@@ -151,13 +159,15 @@ Status ChangeLog::read_segments(Opened& into) {
                                   "mount with the version that wrote them, which sends them to the bucket",
                                   escaped(path)));
         }
-        if (contents.is_damaged_inside) {
-            return failure(EIO,
-                           format("{} is damaged at byte {}, and acknowledged changes follow: the disk is failing. "
-                                  "Copy {} to another disk before anything else; what it holds is not in the bucket",
-                                  escaped(path), contents.whole, escaped(directory_)));
+        if (cut && !may_follow_a_cut(contents.entries)) {
+            return is_damaged(cut->path, cut->whole);
         }
+        if (contents.is_damaged_inside) {
+            return is_damaged(path, contents.whole);
+        }
+        cut.reset();
         if (contents.whole != text->size()) {
+            cut = CutSegment{path, contents.whole};
             log_warning(
                 format("{}: the last {} bytes are not whole: what a power cut or a full disk has cut off, which "
                        "was not acknowledged",
@@ -171,6 +181,22 @@ Status ChangeLog::read_segments(Opened& into) {
         const MutexLock lock(mutex_);
         count(contents.entries, path);
         std::move(contents.entries.begin(), contents.entries.end(), std::back_inserter(into.entries));
+    }
+    // So that it is not taken for damage once another segment follows.
+    return cut ? shorten(*cut) : Status();
+}
+
+Failure ChangeLog::is_damaged(const std::string& path, std::uint64_t at) const {
+    return failure(EIO,
+                   format("{} is damaged at byte {}, and acknowledged changes follow: the disk is failing. Copy {} "
+                          "to another disk before anything else; what it holds is not in the bucket",
+                          escaped(path), at, escaped(directory_)));
+}
+
+Status ChangeLog::shorten(const CutSegment& cut) const {
+    const FileDescriptor file(::open(cut.path.c_str(), O_WRONLY | O_CLOEXEC));
+    if (!file || ::ftruncate(file.get(), static_cast<off_t>(cut.whole)) != 0 || ::fsync(file.get()) != 0) {
+        return failed(cut.path, "shorten");
     }
     return {};
 }
@@ -225,6 +251,9 @@ void ChangeLog::run() {
         if (written) {
             note_written(batch);
             answer(batch, written);
+            // Not the one that is written. Only now: until a change is noted elsewhere to have been sent, the next
+            // mount is to find both here.
+            remove_made(1);
         } else {
             cut_off(batch);
             // What comes meanwhile may build upon what has failed.
@@ -324,18 +353,14 @@ Status ChangeLog::begin_segment() {
 }
 
 void ChangeLog::note_written(const std::vector<Waiting>& batch) {
-    {
-        const MutexLock lock(mutex_);
-        for (const Waiting& each : batch) {
-            if (each.is_sent) {
-                note_made(each.number);
-            } else {
-                segments_.back().unsent.insert(each.number);
-            }
+    const MutexLock lock(mutex_);
+    for (const Waiting& each : batch) {
+        if (each.is_sent) {
+            note_made(each.number);
+        } else {
+            segments_.back().unsent.insert(each.number);
         }
     }
-    // Not the one that is written.
-    remove_made(1);
 }
 
 }  // namespace ckptfs

@@ -73,7 +73,14 @@ private:
 
     ChangeLog(std::string directory, FileDescriptor directory_file, std::uint64_t segment_size,
               std::function<bool()> make_room);
+    // Its last batch was not written whole.
+    struct CutSegment {
+        std::string path;
+        std::uint64_t whole = 0;
+    };
     [[nodiscard]] Status read_segments(Opened& into);
+    [[nodiscard]] Failure is_damaged(const std::string& path, std::uint64_t at) const;
+    [[nodiscard]] Status shorten(const CutSegment& cut) const;
     void count(const std::vector<LogEntry>& entries, const std::string& path) REQUIRES(mutex_);
     void add(Waiting waiting) EXCLUDES(mutex_);
     void run();

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -260,7 +261,7 @@ bool is_told_by_bytes(const UnsentChange& change) {
 }
 
 void compare_bytes(const SendEnvironment& environment, const std::shared_ptr<const HeldChange>& held,
-                   StoreDone<std::string> done) {
+                   StoreDone<std::optional<std::string>> done) {
     const auto bytes = std::make_shared<std::string>();
     GetRequest request;
     request.key = held->key();
@@ -269,17 +270,16 @@ void compare_bytes(const SendEnvironment& environment, const std::shared_ptr<con
         bytes->append(as_text(piece));
         return bytes->size() <= kMostInline;
     };
-    environment.store.get(
-        std::move(request), [environment, held, bytes, done = std::move(done)](const Result<GetResponse>& got) {
-            const std::string own = held->body.pieces.empty() ? "" : held->body.pieces.front().bytes;
-            if (got && *bytes == own) {
-                done(got->object.etag);
-            } else if (got || got.error().errno_value == ENOENT || got.error().errno_value == ECANCELED) {
-                send_now(environment, held, done);
-            } else {
-                done(failure(got.error()));
-            }
-        });
+    environment.store.get(std::move(request), [held, bytes, done = std::move(done)](const Result<GetResponse>& got) {
+        const std::string own = held->body.pieces.empty() ? "" : held->body.pieces.front().bytes;
+        if (got && *bytes == own) {
+            done(std::optional(got->object.etag));
+        } else if (got || got.error().errno_value == ENOENT || got.error().errno_value == ECANCELED) {
+            done(std::optional<std::string>());
+        } else {
+            done(failure(got.error()));
+        }
+    });
 }
 
 }  // namespace
@@ -293,23 +293,36 @@ bool is_made(const UnsentChange& change, const ObjectInfo& there) {
     return change.kind == UnsentChange::Kind::kCopy && !change.is_described && there.etag == change.source_etag;
 }
 
-void send_change(const SendEnvironment& environment, std::shared_ptr<const HeldChange> held,
-                 StoreDone<std::string> done) {
+void find_made(const SendEnvironment& environment, const std::shared_ptr<const HeldChange>& held,
+               StoreDone<std::optional<std::string>> done) {
     if (!held->may_be_made || held->removes()) {
-        send_now(environment, std::move(held), std::move(done));
+        done(std::optional<std::string>());
         return;
     }
     if (is_told_by_bytes(held->change)) {
         compare_bytes(environment, held, std::move(done));
         return;
     }
-    environment.store.head(held->key(), [environment, held, done = std::move(done)](const Result<ObjectInfo>& there) {
+    environment.store.head(held->key(), [held, done = std::move(done)](const Result<ObjectInfo>& there) {
         if (there && is_made(held->change, *there)) {
-            done(there->etag);
+            done(std::optional(there->etag));
         } else if (there || there.error().errno_value == ENOENT) {
-            send_now(environment, held, done);
+            done(std::optional<std::string>());
         } else {
             done(failure(there.error()));
+        }
+    });
+}
+
+void send_change(const SendEnvironment& environment, std::shared_ptr<const HeldChange> held,
+                 StoreDone<std::string> done) {
+    find_made(environment, held, [environment, held, done = std::move(done)](Result<std::optional<std::string>> made) {
+        if (!made) {
+            done(failure(std::move(made.error())));
+        } else if (*made) {
+            done(std::move(**made));
+        } else {
+            send_now(environment, held, done);
         }
     });
 }

@@ -10,6 +10,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "ckptfs/object_store.h"
@@ -26,6 +27,10 @@ struct SendEnvironment {
 
 // Whether what is there came of the change: by write ID; a copy without one, by the ETag of its source.
 [[nodiscard]] bool is_made(const UnsentChange& change, const ObjectInfo& there);
+
+// Whether a change that may have been made was: calls back with its ETag.
+void find_made(const SendEnvironment& environment, const std::shared_ptr<const HeldChange>& held,
+               StoreDone<std::optional<std::string>> done);
 
 // Calls back with the ETag that the store gave; with an empty one of a removal. `held`: versions have the ETags in it
 // that the store knows. A failure leaves nothing in the bucket, unless its outcome is unknown.

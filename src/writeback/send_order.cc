@@ -17,7 +17,8 @@ bool is_alone(const UnsentChange& change) {
     return change.is_barrier || (change.kind != UnsentChange::Kind::kRemove && change.object.size <= kMayPoint);
 }
 
-// That it changes, and that it copies from.
+}  // namespace
+
 std::vector<std::string_view> keys_of(const UnsentChange& change) {
     std::vector<std::string_view> keys = {change.object.key};
     if (!change.source_key.empty()) {
@@ -31,13 +32,12 @@ std::vector<std::string_view> keys_of(const UnsentChange& change) {
     return keys;
 }
 
-}  // namespace
-
 void SendOrder::add(Change change) {
     changes_.push_back({std::move(change), State::kWaits});
 }
 
-std::vector<SendOrder::Change> SendOrder::begin(std::size_t most) {
+std::vector<SendOrder::Change> SendOrder::begin(std::size_t most,
+                                                const std::function<bool(const UnsentChange&)>& waits) {
     std::vector<Change> begun;
     std::set<std::string_view> keys;
     for (Place& place : changes_) {
@@ -50,7 +50,7 @@ std::vector<SendOrder::Change> SendOrder::begin(std::size_t most) {
         const std::vector<std::string_view> own = keys_of(change);
         const bool is_first_of_them =
             std::none_of(own.begin(), own.end(), [&keys](auto key) { return keys.contains(key); });
-        if (place.state == State::kWaits && is_first_of_them) {
+        if (place.state == State::kWaits && is_first_of_them && !(waits && waits(change))) {
             place.state = State::kUnderWay;
             ++under_way_;
             begun.push_back(place.change);

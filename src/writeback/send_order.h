@@ -13,13 +13,18 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "writeback/overlay.h"
 
 namespace ckptfs {
+
+// That it changes, and that it copies from; of the change.
+[[nodiscard]] std::vector<std::string_view> keys_of(const UnsentChange& change);
 
 class SendOrder {
 public:
@@ -27,8 +32,10 @@ public:
 
     // In order of their numbers.
     void add(Change change);
-    // Those that may begin now, the oldest first; at most so many are under way. They are from now on.
-    [[nodiscard]] std::vector<Change> begin(std::size_t most);
+    // Those that may begin now, the oldest first; at most so many are under way. They are from now on. `waits`: for
+    // what is none of these.
+    [[nodiscard]] std::vector<Change> begin(std::size_t most,
+                                            const std::function<bool(const UnsentChange&)>& waits = nullptr);
     void ended(std::uint64_t number);
     // It is to begin again; not before retry_all().
     void failed(std::uint64_t number);

@@ -169,7 +169,7 @@ std::optional<std::string_view> content_at(std::string_view text, std::size_t at
 
 // Whether the entry there is whole, and one before which all was flushed.
 bool begins_batch(std::string_view text, std::size_t at) {
-    return content_at(text, at) && (load_u32(text.data() + at) & kBeginsBatch) != 0;
+    return size_at(text, at) != 0 && (load_u32(text.data() + at) & kBeginsBatch) != 0 && content_at(text, at);
 }
 
 std::optional<LogEntry> entry_at(std::string_view text, std::size_t at) {
@@ -202,11 +202,10 @@ LogContents parse_log(std::string_view text) {
         contents.entries.push_back(std::move(*entry));
         contents.whole += size_at(text, contents.whole);
     }
-    std::size_t size = size_at(text, contents.whole);
     // Zeros, which a power cut may leave, sum up to zero.
-    contents.is_foreign = size > kHeaderSize && content_at(text, contents.whole).has_value();
-    for (std::size_t at = contents.whole; size != 0 && !contents.is_damaged_inside; size = size_at(text, at)) {
-        at += size;
+    contents.is_foreign = size_at(text, contents.whole) > kHeaderSize && content_at(text, contents.whole).has_value();
+    // Anywhere: what is damaged may be a length.
+    for (std::size_t at = contents.whole + 1; at < text.size() && !contents.is_damaged_inside; ++at) {
         contents.is_damaged_inside = begins_batch(text, at);
     }
     return contents;

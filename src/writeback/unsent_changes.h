@@ -80,6 +80,9 @@ struct WritebackEnvironment {
     std::function<void(const UnsentChange& marker, std::function<void(Status)> done)> may_mark{};
     // Keys that go to the store at once: what mounts tell each other.
     std::function<bool(const std::string& key)> is_direct{};
+    // Of changes that were acknowledged before, on other places of the disk: what this mount acknowledges of one of
+    // these keys comes after that. Fewer each time.
+    std::function<std::set<std::string, std::less<>>()> keys_elsewhere{};
     // A marker that was acknowledged will not be made; a file will not, unless it is written anew here. On any thread.
     std::function<void(const std::string& key, const Error& why)> lost{};
     // One of those was acknowledged again, or removed.
@@ -191,9 +194,12 @@ public:
     // For the end of the mount: others are not told any more of directories with nothing unsent, and are told so now.
     void withdraw(std::function<void()> done);
 
-    // This name was written anew or removed by a mount's own place on the disk: what another client was faster with
-    // here is given up, unless another name is made of it.
+    // This name was written anew or removed by a mount's own place on the disk: what another client is faster with
+    // here, by now or later, is given up, unless another name is made of it.
     void replaced_elsewhere(const std::string& key);
+    // Of all that waits for the bucket, but for what another client was faster with.
+    using Keys = std::set<std::string, std::less<>>;
+    [[nodiscard]] Keys keys() const;
 
     // Of the disk, as other mounts are told; empty where none are.
     [[nodiscard]] const std::string& id() const { return id_; }
@@ -256,7 +262,9 @@ private:
     // As the store is to be asked: with its ETags.
     [[nodiscard]] HeldPtr resolved(const HeldPtr& held) const REQUIRES(mutex_);
     void send_more() EXCLUDES(mutex_);
-    void send(const HeldPtr& held, HeldPtr to_send);
+    void send(const HeldPtr& held, const HeldPtr& to_send);
+    void make_where_allowed(const HeldPtr& marker, const HeldPtr& to_send);
+    void make(const HeldPtr& held, const HeldPtr& to_send);
     void ended(const HeldPtr& held, const Result<std::string>& etag) EXCLUDES(mutex_);
     void note_sent(const HeldPtr& held, const SentChange& change, const std::string& etag) EXCLUDES(mutex_);
     void sent(const HeldPtr& held, const std::string& etag) EXCLUDES(mutex_);
@@ -272,9 +280,10 @@ private:
     void tell_acknowledged(const HeldPtr& held) const;
     void made_good(const std::string& key) const;
     // What another client was faster with, and what was changed here later makes superfluous; they are under way then.
-    // `replaced`: by a change that is none of these; empty for none.
-    [[nodiscard]] std::vector<HeldPtr> take_superseded(const std::string& replaced = "") REQUIRES(mutex_);
-    [[nodiscard]] std::vector<HeldPtr> superseded(const HeldPtr& refused, bool is_replaced) const REQUIRES(mutex_);
+    [[nodiscard]] std::vector<HeldPtr> take_superseded() REQUIRES(mutex_);
+    [[nodiscard]] std::vector<HeldPtr> superseded(const HeldPtr& refused) const REQUIRES(mutex_);
+    // Once there is less elsewhere.
+    void look_again_for_elsewhere() REQUIRES(mutex_);
     // In the log and by status(), until the key is in the bucket.
     void tell_of(const std::string& key, const std::string& message) REQUIRES(mutex_);
     // One call less is under way.
@@ -310,11 +319,15 @@ private:
     std::set<std::uint64_t> unknown_ GUARDED_BY(mutex_);
     // Those that another client was faster with, by their numbers.
     std::map<std::uint64_t, HeldPtr> refused_ GUARDED_BY(mutex_);
+    // Names of unsent changes that were replaced elsewhere.
+    std::set<std::string> replaced_ GUARDED_BY(mutex_);
     // On the disk, or about to be.
     std::uint64_t unsent_ GUARDED_BY(mutex_) = 0;
     std::uint64_t unsent_bytes_ GUARDED_BY(mutex_) = 0;
     std::uint64_t last_number_ GUARDED_BY(mutex_) = 0;
     std::uint64_t last_acknowledged_ GUARDED_BY(mutex_) = 0;
+    // Of what earlier mounts have left.
+    std::uint64_t last_left_ GUARDED_BY(mutex_) = 0;
     std::uint64_t last_file_ GUARDED_BY(mutex_) = 0;
     // Of changes that the last mount of the disk has left, by number; some are gone.
     std::map<std::uint64_t, std::weak_ptr<BodyFile>> left_files_ GUARDED_BY(mutex_);
@@ -327,6 +340,7 @@ private:
     std::string failure_ GUARDED_BY(mutex_);
     Milliseconds pause_ GUARDED_BY(mutex_){0};
     bool retries_ GUARDED_BY(mutex_) = false;
+    bool looks_again_ GUARDED_BY(mutex_) = false;
     OwnedTimers timers_;
 };
 

@@ -66,7 +66,7 @@ void UnsentChanges::take_over(std::vector<LogEntry> entries, WallTime last_sent)
     for (auto& [number, change] : unsent) {
         adopt(std::move(change));
     }
-    last_acknowledged_ = last_number_;
+    last_acknowledged_ = last_left_ = last_number_;
     if (unsent_ > 0) {
         log_info(format("{} of an earlier mount, {} MiB, go to the bucket now", counted(unsent_, "unsent change"),
                         mebibytes(unsent_bytes_)));

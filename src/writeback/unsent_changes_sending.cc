@@ -17,11 +17,18 @@ constexpr std::size_t kMostUnderWay = 32;
 constexpr Milliseconds kFirstPause{1'000};
 constexpr Milliseconds kLongestPause{60'000};
 
+// A file that was appended to or changed takes what it kept from the version before.
+bool takes_from_an_object(const UnsentChange& change) {
+    return change.kind == UnsentChange::Kind::kCopy ||
+           std::any_of(change.body.begin(), change.body.end(),
+                       [](const BodyPiece& piece) { return piece.place == BodyPiece::Place::kObject; });
+}
+
 bool is_refused(const UnsentChange& change, const Error& error) {
-    const bool is_copy = change.kind == UnsentChange::Kind::kCopy;
+    const bool takes = takes_from_an_object(change);
     return !error.outcome_unknown && ((change.if_none_match && error.errno_value == EEXIST) ||
-                                      ((!change.if_match.empty() || is_copy) && error.errno_value == ESTALE) ||
-                                      (is_copy && error.errno_value == ENOENT));
+                                      ((!change.if_match.empty() || takes) && error.errno_value == ESTALE) ||
+                                      (takes && error.errno_value == ENOENT));
 }
 
 std::string not_made(const HeldChange& held, const std::string& why) {
@@ -88,41 +95,90 @@ void UnsentChanges::send_more() {
         HeldPtr resolved;
     };
     std::vector<Send> begun;
+    // With the lock of the other places, not with this one.
+    const Keys elsewhere = environment_.keys_elsewhere ? environment_.keys_elsewhere() : Keys();
     {
         const MutexLock lock(mutex_);
         if (!sending_ || order_.size() == 0) {
             return;
         }
-        for (HeldPtr& held : order_.begin(kMostUnderWay)) {
+        if (!elsewhere.empty()) {
+            look_again_for_elsewhere();
+        }
+        const auto waits = [this, &elsewhere](const UnsentChange& change) REQUIRES(mutex_) {
+            const std::vector<std::string_view> keys = keys_of(change);
+            return change.number > last_left_ &&
+                   std::any_of(keys.begin(), keys.end(), [&elsewhere](auto key) { return elsewhere.contains(key); });
+        };
+        for (HeldPtr& held : order_.begin(kMostUnderWay, waits)) {
             ++under_way_;
             HeldPtr to_send = resolved(held);
             begun.push_back({std::move(held), std::move(to_send)});
         }
     }
-    for (Send& each : begun) {
-        send(each.held, std::move(each.resolved));
+    for (const Send& each : begun) {
+        send(each.held, each.resolved);
     }
 }
 
-void UnsentChanges::send(const HeldPtr& held, HeldPtr to_send) {
-    auto make = [this, held, to_send = std::move(to_send)] {
-        send_change({environment_.store, loader_}, to_send,
-                    [this, held](const Result<std::string>& etag) { ended(held, etag); });
-    };
-    if (!held->change.is_barrier || held->removes() || !environment_.may_mark) {
-        make();
+void UnsentChanges::look_again_for_elsewhere() {
+    if (std::exchange(looks_again_, true)) {
         return;
     }
-    environment_.may_mark(held->change, [this, held, make = std::move(make)](const Status& may) {
-        if (may) {
-            make();
-        } else if (may.error().retryable || may.error().errno_value == ECANCELED) {
-            ended(held, failure(may.error()));
+    timers_.after(kFirstPause, [this] {
+        {
+            const MutexLock lock(mutex_);
+            looks_again_ = false;
+        }
+        send_more();
+    });
+}
+
+UnsentChanges::Keys UnsentChanges::keys() const {
+    Keys keys;
+    const MutexLock lock(mutex_);
+    for (const HeldPtr& held : order_.all()) {
+        if (!refused_.contains(held->change.number)) {
+            const std::vector<std::string_view> own = keys_of(held->change);
+            keys.insert(own.begin(), own.end());
+        }
+    }
+    return keys;
+}
+
+void UnsentChanges::send(const HeldPtr& held, const HeldPtr& to_send) {
+    if (!held->change.is_barrier || held->removes() || !environment_.may_mark) {
+        make(held, to_send);
+        return;
+    }
+    // One that readers see already is not to be refused.
+    find_made({environment_.store, loader_}, to_send, [this, held, to_send](Result<std::optional<std::string>> made) {
+        if (!made) {
+            ended(held, failure(std::move(made.error())));
+        } else if (*made) {
+            ended(held, std::move(**made));
         } else {
-            give_up_marker(held, may.error());
+            make_where_allowed(held, to_send);
+        }
+    });
+}
+
+void UnsentChanges::make_where_allowed(const HeldPtr& marker, const HeldPtr& to_send) {
+    environment_.may_mark(marker->change, [this, marker, to_send](const Status& may) {
+        if (may) {
+            make(marker, to_send);
+        } else if (may.error().retryable || may.error().errno_value == ECANCELED) {
+            ended(marker, failure(may.error()));
+        } else {
+            give_up_marker(marker, may.error());
             step_ended();
         }
     });
+}
+
+void UnsentChanges::make(const HeldPtr& held, const HeldPtr& to_send) {
+    send_change({environment_.store, loader_}, to_send,
+                [this, held](const Result<std::string>& etag) { ended(held, etag); });
 }
 
 void UnsentChanges::ended(const HeldPtr& held, const Result<std::string>& etag) {
@@ -219,10 +275,11 @@ void UnsentChanges::give_up(const HeldPtr& held) {
     note_sent(held, {held->change.number, "", "", ""}, "");
 }
 
-// With what was made of it under its own name. Empty where that is still what is there, or another name is made of it.
-std::vector<UnsentChanges::HeldPtr> UnsentChanges::superseded(const HeldPtr& refused, bool is_replaced) const {
+// With what was made of it. Empty where one of that is still what is there under its name.
+std::vector<UnsentChanges::HeldPtr> UnsentChanges::superseded(const HeldPtr& refused) const {
     std::vector<HeldPtr> superseded = {refused};
-    HeldPtr last = refused;
+    // By name: the last change, if it is one of those.
+    std::map<std::string, bool> is_there = {{refused->key(), true}};
     for (const HeldPtr& each : order_.all()) {
         if (each->change.number <= refused->change.number) {
             continue;
@@ -230,22 +287,23 @@ std::vector<UnsentChanges::HeldPtr> UnsentChanges::superseded(const HeldPtr& ref
         const bool is_made_of_one = std::any_of(superseded.begin(), superseded.end(), [&each](const HeldPtr& earlier) {
             return is_made_of(each->change, *earlier);
         });
-        const bool has_its_name = each->key() == refused->key();
-        if (is_made_of_one && !has_its_name) {
-            return {};
-        }
         if (is_made_of_one) {
             superseded.push_back(each);
         }
-        last = has_its_name ? each : last;
+        if (is_made_of_one || is_there.contains(each->key())) {
+            is_there[each->key()] = is_made_of_one;
+        }
     }
-    return last == superseded.back() && !is_replaced ? std::vector<HeldPtr>() : superseded;
+    const bool is_needed = std::any_of(is_there.begin(), is_there.end(), [this](const auto& name) REQUIRES(mutex_) {
+        return name.second && !replaced_.contains(name.first);
+    });
+    return is_needed ? std::vector<HeldPtr>() : superseded;
 }
 
-std::vector<UnsentChanges::HeldPtr> UnsentChanges::take_superseded(const std::string& replaced) {
+std::vector<UnsentChanges::HeldPtr> UnsentChanges::take_superseded() {
     std::vector<HeldPtr> all;
-    std::erase_if(refused_, [this, &replaced, &all](const auto& each) REQUIRES(mutex_) {
-        const std::vector<HeldPtr> superseded = this->superseded(each.second, each.second->key() == replaced);
+    std::erase_if(refused_, [this, &all](const auto& each) REQUIRES(mutex_) {
+        const std::vector<HeldPtr> superseded = this->superseded(each.second);
         if (superseded.empty() || !order_.take(each.first)) {
             return false;
         }
@@ -262,7 +320,11 @@ void UnsentChanges::replaced_elsewhere(const std::string& key) {
     std::vector<HeldPtr> superseded;
     {
         const MutexLock lock(mutex_);
-        superseded = take_superseded(key);
+        if (overlay_.find(key) == nullptr) {
+            return;
+        }
+        replaced_.insert(key);
+        superseded = take_superseded();
     }
     give_up_superseded(superseded);
 }
@@ -307,6 +369,9 @@ void UnsentChanges::sent(const HeldPtr& held, const std::string& etag) {
         }
         being_noted_.erase({change.object.key, change.object.etag});
         order_.ended(change.number);
+        if (order_.last_of(change.object.key, change.number) == nullptr) {
+            replaced_.erase(change.object.key);
+        }
         unknown_.erase(change.number);
         refused_.erase(change.number);
         overlay_.drop(*held, nullptr);

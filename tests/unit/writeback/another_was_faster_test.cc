@@ -25,6 +25,11 @@ PutRequest pinned(const std::string& key, const std::string& content, const std:
 
 class AnotherWasFaster : public ToldToOthers {
 protected:
+    void remove_from_bucket(const std::string& key) {
+        std::promise<Status> gone;
+        bucket.remove({key}, [&gone](Status status) { gone.set_value(std::move(status)); });
+        ASSERT_TRUE(gone.get_future().get());
+    }
     // What is at "p/d/a" is another client's, and so is not replaced.
     std::unique_ptr<WritebackMount> refused() {
         bucket.put_object("p/d/a", "before");
@@ -121,6 +126,58 @@ TEST_F(AnotherWasFaster, ToWriteItAnewElsewhereIsAWayOutToo) {
     EXPECT_TRUE(bucket.exists("p/e/.metadata"));
 }
 
+// It may have been on its way then.
+TEST_F(AnotherWasFaster, ToWriteItAnewElsewhereIsAWayOutBeforeItIsKnown) {
+    bucket.put_object("p/d/a", "before");
+    const auto made = mount();
+    ASSERT_TRUE((*made)->put(pinned("p/d/a", kLarge, bucket.info("p/d/a").etag)));
+    ASSERT_TRUE(made->put("p/e/.metadata", "x"));
+    bucket.put_object("p/d/a", "another's");
+    made->unsent().replaced_elsewhere("p/d/a");
+    made->unsent().start();
+    made->wait_until_sent();
+    EXPECT_EQ(bucket.content("p/d/a"), "another's");
+    EXPECT_TRUE(bucket.exists("p/e/.metadata"));
+}
+
+// Of other mounts of the disk, which are sent by this one, too.
+TEST_F(AnotherWasFaster, WhatIsSavedHereComesAfterWhatWasLeftElsewhereOfTheName) {
+    {
+        auto before = mount();
+        ASSERT_TRUE(before->put("p/left", "left"));
+        kill(std::move(before));
+    }
+    std::atomic<bool> is_left = true;
+    change_environment = [&is_left, others = change_environment](WritebackEnvironment& environment) {
+        others(environment);
+        environment.keys_elsewhere = [&is_left] {
+            return is_left ? UnsentChanges::Keys{"p/latest", "p/left", "p/source"} : UnsentChanges::Keys();
+        };
+    };
+    const auto made = started();
+    ASSERT_TRUE(made->put("p/d/a", kLarge));
+    bucket.put_object("p/source", kLarge);
+    ASSERT_TRUE(made->copy("p/source", "p/copy"));
+    ASSERT_TRUE(made->put("p/latest", "d"));
+    // Of before this mount: it may be what the others wait for.
+    ASSERT_TRUE(eventually([&] { return bucket.exists("p/left") && bucket.exists("p/d/a"); }));
+    EXPECT_EQ(made->unsent().status().changes, 2U);
+    EXPECT_FALSE(bucket.exists("p/copy"));
+    is_left = false;
+    made->wait_until_sent();
+    EXPECT_EQ(bucket.content("p/latest"), "d");
+    EXPECT_TRUE(bucket.exists("p/copy"));
+}
+
+TEST_F(AnotherWasFaster, TellsTheKeysOfAllThatWaitsButForWhatWasRefused) {
+    const auto made = refused();
+    EXPECT_THAT(made->unsent().keys(), ElementsAre("p/e/.metadata"));
+    const auto waiting = mount();
+    ASSERT_TRUE(waiting->put("p/d/b", kLarge));
+    ASSERT_TRUE(waiting->copy("p/d/b", "p/d/c"));
+    EXPECT_THAT(waiting->unsent().keys(), ::testing::IsSupersetOf({"p/d/b", "p/d/c"}));
+}
+
 TEST_F(AnotherWasFaster, WhatIsMadeOfItsBytesIsNoWayOut) {
     const auto made = refused();
     const auto upload = (*made)->create_upload({"p/d/a", {}, "", "", "", {}}).value();
@@ -160,15 +217,64 @@ TEST_F(AnotherWasFaster, TheWayOutDoesNotWaitForRoom) {
     EXPECT_EQ(bucket.content("p/d/b"), kLarge);
 }
 
+// What is kept of the version before is copied from it.
+TEST_F(AnotherWasFaster, AnAppendWhoseVersionIsGoneIsRefusedAndHasTheSameWaysOut) {
+    for (const bool is_replaced : {true, false}) {
+        for (const bool is_removed_here : {true, false}) {
+            SCOPED_TRACE(std::to_string(is_replaced) + std::to_string(is_removed_here));
+            bucket.put_object("p/d/a", kLarge);
+            const auto made = mount();
+            const auto upload = (*made)->create_upload({"p/d/a", {}, "", "", "", {}}).value();
+            const auto kept = (*made)->upload_part_copy({upload, 1, "p/d/a", bucket.info("p/d/a").etag, std::nullopt});
+            const Payload tail = Payload::from_string("+");
+            const auto added = (*made)->upload_part({upload, 2, tail, crc32c(tail)});
+            ASSERT_TRUE((*made)->complete_upload({upload, {*kept, *added}, "", kLarge.size() + 1, false, nullptr}));
+            ASSERT_TRUE(made->put("p/e/.metadata", "x"));
+            if (is_replaced) {
+                bucket.put_object("p/d/a", "another's");
+            } else {
+                remove_from_bucket("p/d/a");
+            }
+            made->unsent().start();
+            ASSERT_TRUE(eventually([&] { return lost().contains("p/d/a"); }));
+            EXPECT_THAT(made->unsent().status().failure, ::testing::HasSubstr("remove it here, or write it anew"));
+            EXPECT_FALSE(bucket.exists("p/e/.metadata"));
+            ASSERT_TRUE(is_removed_here ? (*made)->remove("p/d/a", (*made)->head("p/d/a")->etag)
+                                        : Status(made->put("p/d/a", "anew") ? Status() : failure(EIO, "put")));
+            made->wait_until_sent();
+            EXPECT_TRUE(bucket.exists("p/e/.metadata"));
+            remove_from_bucket("p/e/.metadata");
+        }
+    }
+}
+
+// Before it was known that another was faster.
+TEST_F(AnotherWasFaster, WhatWasMadeOfItUnderAnotherNameIsNoWayInOnceThatIsReplacedToo) {
+    bucket.put_object("p/d/a", "before");
+    const auto made = mount();
+    ASSERT_TRUE((*made)->put(pinned("p/d/a", kLarge, bucket.info("p/d/a").etag)));
+    ASSERT_TRUE(made->copy("p/d/a", "p/d/b"));
+    ASSERT_TRUE((*made)->remove("p/d/a", (*made)->head("p/d/a")->etag));
+    ASSERT_TRUE(made->put("p/e/.metadata", "x"));
+    bucket.put_object("p/d/a", "another's");
+    made->unsent().start();
+    ASSERT_TRUE(eventually([&] { return lost().contains("p/d/a"); }));
+    EXPECT_FALSE(bucket.exists("p/e/.metadata"));
+    EXPECT_EQ(made->content("p/d/b"), kLarge) << "its bytes are on the disk alone";
+    ASSERT_TRUE(made->put("p/d/b", "anew"));
+    made->wait_until_sent();
+    EXPECT_TRUE(bucket.exists("p/e/.metadata"));
+    EXPECT_EQ(bucket.content("p/d/a"), "another's");
+    EXPECT_EQ(bucket.content("p/d/b"), "anew");
+}
+
 TEST_F(AnotherWasFaster, ACopyWhoseSourceIsGoneIsNoMore) {
     bucket.put_object("p/d/a", kLarge);
     const auto made = mount();
     ASSERT_TRUE(made->copy("p/d/a", "p/d/b"));
     ASSERT_TRUE(made->put("p/e/.metadata", "x"));
     ASSERT_TRUE(bucket.exists("p/d/a"));
-    std::promise<Status> gone;
-    bucket.remove({"p/d/a"}, [&gone](Status status) { gone.set_value(std::move(status)); });
-    ASSERT_TRUE(gone.get_future().get());
+    remove_from_bucket("p/d/a");
     made->unsent().start();
     ASSERT_TRUE(eventually([&] { return made->unsent().status().failing_key == "p/d/b"; }));
     ASSERT_TRUE((*made)->remove("p/d/b", (*made)->head("p/d/b")->etag));

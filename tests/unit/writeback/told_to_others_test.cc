@@ -279,6 +279,22 @@ TEST_F(ToldToOthers, OfAFileThatIsNotAcknowledgedBeforeOthersKnowOfItNothingIsLe
     EXPECT_TRUE(eventually([this] { return !is_told(); }));
 }
 
+// Readers of other mounts see it already.
+TEST_F(ToldToOthers, AMarkerThatWasMadeIsNotGivenUpWhereItsAnswerWasLost) {
+    std::atomic<bool> may = true;
+    may_mark = [&may] { return may.exchange(false) ? Status() : refusal(false); };
+    Error lost_answer = store_error(EIO, "", 0);
+    lost_answer.retryable = lost_answer.outcome_unknown = true;
+    bucket.inject({Operation::kPut, "p/d/.metadata", lost_answer, 0, 1, true});
+    const auto made = started();
+    ASSERT_TRUE(made->put("p/d/.metadata", "x"));
+    made->wait_until_sent();
+    EXPECT_EQ(asked, 1);
+    EXPECT_EQ(bucket.content("p/d/.metadata"), "x");
+    EXPECT_TRUE((*made)->head("p/d/.metadata"));
+    EXPECT_TRUE(lost().empty());
+}
+
 TEST_F(ToldToOthers, AMarkerThatMayNotBeMadeIsGivenUp) {
     may_mark = [] { return refusal(false); };
     auto made = started();
