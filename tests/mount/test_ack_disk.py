@@ -392,6 +392,28 @@ def test_two_mounts_share_a_disk_and_each_sends_its_own(make, simulator, prefix)
     wait_until(lambda: status(again)["safe_to_stop"], "the mount to know")
 
 
+def test_a_name_is_sent_after_what_was_left_elsewhere_of_it(make, simulator, prefix):
+    one, other = make(), make()
+    hold(simulator, prefix, "shard", "latest")
+    (other / "shard").write_bytes(SMALL)
+    (other / "latest").write_bytes(b"old")
+    kill(one)
+    kill(other)
+    simulator.clear_faults()
+    hold(simulator, prefix, "shard")
+    made = make("--retry-for", "1s")
+    (made / "first").write_bytes(SMALL)
+    # The other place has been tried for long enough.
+    wait_until(lambda: "first" in files(simulator, prefix), "this mount to send its own")
+    (made / "latest").write_bytes(b"new")
+    begun = simulator.counters()["operations"]["PutObject"]["requests"]
+    wait_until(lambda: simulator.counters()["operations"]["PutObject"]["requests"] > begun, "another try")
+    assert "latest" not in files(simulator, prefix)
+    simulator.clear_faults()
+    assert wait(made.path).returncode == 0
+    assert simulator.content(f"{prefix}latest") == b"new"
+
+
 def test_a_full_disk_fails_the_file_and_no_other(mount, small_disk, simulator, prefix):
     made = mount("--ack", "disk", "--cache-dir", str(small_disk / "cache"), "--cache-size", "1M")
     (made / "small").write_bytes(SMALL)
