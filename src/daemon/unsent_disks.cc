@@ -114,8 +114,8 @@ bool has_left(const std::string& directory) {
 }  // namespace
 
 Result<std::unique_ptr<WritebackStore>> UnsentDisks::open_store(const Environment& environment,
-                                                                const std::string& directory,
-                                                                const UnsentDisks* beside) {
+                                                                const std::string& directory, const UnsentDisks& all,
+                                                                bool is_own) {
     // Told once it is open.
     const auto id = std::make_shared<std::string>();
     WritebackEnvironment own = environment.common;
@@ -127,8 +127,11 @@ Result<std::unique_ptr<WritebackStore>> UnsentDisks::open_store(const Environmen
     own.may_mark = [id, may_mark = environment.may_mark](const UnsentChange& marker, std::function<void(Status)> done) {
         may_mark(marker, *id, std::move(done));
     };
-    if (beside != nullptr) {
-        own.keys_elsewhere = [beside] { return beside->keys_elsewhere(); };
+    if (is_own) {
+        own.keys_elsewhere = [&all] { return all.keys_elsewhere(); };
+        own.is_way_out_elsewhere = [&all](const std::string& key) { return all.is_way_out_elsewhere(key); };
+    } else {
+        own.refused = [&all](const std::string& key) { all.store().unsent().let_through(key); };
     }
     Result<std::unique_ptr<WritebackStore>> store = WritebackStore::open(own);
     if (store) {
@@ -184,8 +187,7 @@ Result<std::unique_ptr<UnsentDisks>> UnsentDisks::open(const Environment& enviro
     for (UnsentPlace& place : places) {
         // The first is this mount's own, and acknowledges.
         const bool is_own = disks->disks_.empty();
-        Result<std::unique_ptr<WritebackStore>> store =
-            open_store(environment, place.directory, is_own ? disks.get() : nullptr);
+        Result<std::unique_ptr<WritebackStore>> store = open_store(environment, place.directory, *disks, is_own);
         if (!store && is_own) {
             return failure(std::move(store.error()));
         }
@@ -327,6 +329,11 @@ UnsentChanges::Keys UnsentDisks::keys_elsewhere() const {
         keys.merge(disks_[number].store->unsent().keys());
     }
     return keys;
+}
+
+bool UnsentDisks::is_way_out_elsewhere(const std::string& key) const {
+    return std::any_of(disks_.begin() + 1, disks_.end(),
+                       [&key](const Disk& disk) { return disk.store->unsent().is_way_out(key); });
 }
 
 UnsentStatus UnsentDisks::status() const {

@@ -87,11 +87,13 @@ private:
     };
     // Not for what cannot be sent: it may wait for what the first has.
     static void when_tried(UnsentChanges& unsent, const std::function<void()>& tried);
-    // `beside`: of a store that acknowledges; null for what others have left.
+    // `is_own`: it acknowledges; the others have been left. `all` outlives it.
     static Result<std::unique_ptr<WritebackStore>> open_store(const Environment& environment,
-                                                              const std::string& directory, const UnsentDisks* beside);
+                                                              const std::string& directory, const UnsentDisks& all,
+                                                              bool is_own);
     // Of all that is unsent on places that are not this mount's own.
     [[nodiscard]] UnsentChanges::Keys keys_elsewhere() const;
+    [[nodiscard]] bool is_way_out_elsewhere(const std::string& key) const;
 
     std::uint64_t limit_ = 0;
     GivenUpMarkers* given_up_ = nullptr;

@@ -284,10 +284,9 @@ void ChangeLog::cut_off(const std::vector<Waiting>& refused) {
         return;
     }
     file_.reset();
+    // Also where only the note is refused that a change was made: the next segment is to begin so (may_follow_a_cut).
     for (const Waiting& each : refused) {
-        if (!each.is_sent) {
-            refused_ += encode_entry(SentChange{each.number, "", "", ""});
-        }
+        refused_ += encode_entry(SentChange{each.is_sent ? 0 : each.number, "", "", ""});
     }
 }
 

@@ -73,6 +73,11 @@ bool SendOrder::has(std::uint64_t number) const {
     return place_of(number) < changes_.size();
 }
 
+bool SendOrder::is_under_way(std::uint64_t number) const {
+    const std::size_t place = place_of(number);
+    return place < changes_.size() && changes_[place].state == State::kUnderWay;
+}
+
 bool SendOrder::take(std::uint64_t number) {
     const std::size_t place = place_of(number);
     if (place == changes_.size() || changes_[place].state == State::kUnderWay) {

@@ -44,6 +44,7 @@ public:
     [[nodiscard]] Change last_of(const std::string& key, std::uint64_t number) const;
 
     [[nodiscard]] bool has(std::uint64_t number) const;
+    [[nodiscard]] bool is_under_way(std::uint64_t number) const;
     // It counts as under way, and is not begun any more; false where it is under way, or is not there.
     [[nodiscard]] bool take(std::uint64_t number);
     // The oldest first.

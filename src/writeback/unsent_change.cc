@@ -167,14 +167,16 @@ std::optional<std::string_view> content_at(std::string_view text, std::size_t at
     return is_whole ? std::optional(content) : std::nullopt;
 }
 
-// Whether the entry there is whole, and one before which all was flushed.
-bool begins_batch(std::string_view text, std::size_t at) {
-    return size_at(text, at) != 0 && (load_u32(text.data() + at) & kBeginsBatch) != 0 && content_at(text, at);
-}
-
 std::optional<LogEntry> entry_at(std::string_view text, std::size_t at) {
     const std::optional<std::string_view> content = content_at(text, at);
     return content ? decode_entry(*content) : std::nullopt;
+}
+
+// Whether the entry there is whole, and one before which all was flushed. Of bytes that are none, as of a file that
+// lies in the log, eight that are zero but for that bit would be: it has to be a change, too.
+bool begins_batch(std::string_view text, std::size_t at) {
+    return size_at(text, at) > kHeaderSize && (load_u32(text.data() + at) & kBeginsBatch) != 0 &&
+           entry_at(text, at).has_value();
 }
 
 }  // namespace

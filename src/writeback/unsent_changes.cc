@@ -209,8 +209,25 @@ bool UnsentChanges::has_room() const {
 }
 
 bool UnsentChanges::is_way_out(const std::string& key) const {
-    return std::any_of(refused_.begin(), refused_.end(),
-                       [&key](const auto& refused) { return refused.second->key() == key; });
+    const MutexLock lock(mutex_);
+    return is_way_out_here(key);
+}
+
+bool UnsentChanges::is_way_out_here(const std::string& key) const {
+    return std::any_of(refused_.begin(), refused_.end(), [this, &key](const auto& refused) REQUIRES(mutex_) {
+        return all_made_of(refused.second).is_there.contains(key);
+    });
+}
+
+void UnsentChanges::let_through(const std::string& key) {
+    std::vector<Waiting> way_out;
+    {
+        const MutexLock lock(mutex_);
+        way_out = take_waiting(key);
+    }
+    for (Waiting& each : way_out) {
+        append(std::move(each));
+    }
 }
 
 std::vector<UnsentChanges::Waiting> UnsentChanges::take_waiting(const std::string& key) {
@@ -226,9 +243,11 @@ std::vector<UnsentChanges::Waiting> UnsentChanges::take_waiting(const std::strin
 }
 
 void UnsentChanges::admit(Waiting waiting) {
+    const std::string& key = waiting.held->key();
+    const bool is_way_out_elsewhere = environment_.is_way_out_elsewhere && environment_.is_way_out_elsewhere(key);
     {
         MutexLock lock(mutex_);
-        const bool may_wait = !stopping_ && !is_way_out(waiting.held->key());
+        const bool may_wait = !stopping_ && !is_way_out_elsewhere && !is_way_out_here(key);
         if (may_wait && (!waiting_.empty() || !has_room())) {
             if (is_outdated(*waiting.held)) {
                 lock.unlock();

@@ -83,6 +83,10 @@ struct WritebackEnvironment {
     // Of changes that were acknowledged before, on other places of the disk: what this mount acknowledges of one of
     // these keys comes after that. Fewer each time.
     std::function<std::set<std::string, std::less<>>()> keys_elsewhere{};
+    // A change of this name lets go on what waits there: it does not wait for room.
+    std::function<bool(const std::string& key)> is_way_out_elsewhere{};
+    // Another client was faster with this name, which is the first that is known of it.
+    std::function<void(const std::string& key)> refused{};
     // A marker that was acknowledged will not be made; a file will not, unless it is written anew here. On any thread.
     std::function<void(const std::string& key, const Error& why)> lost{};
     // One of those was acknowledged again, or removed.
@@ -197,9 +201,13 @@ public:
     // This name was written anew or removed by a mount's own place on the disk: what another client is faster with
     // here, by now or later, is given up, unless another name is made of it.
     void replaced_elsewhere(const std::string& key);
-    // Of all that waits for the bucket, but for what another client was faster with.
+    // Of all that waits for the bucket, but for what another client was faster with and is not being tried again.
     using Keys = std::set<std::string, std::less<>>;
     [[nodiscard]] Keys keys() const;
+    // Of what another client was faster with, or of what was made of that.
+    [[nodiscard]] bool is_way_out(const std::string& key) const EXCLUDES(mutex_);
+    // Changes of this key that wait for room wait no more.
+    void let_through(const std::string& key);
 
     // Of the disk, as other mounts are told; empty where none are.
     [[nodiscard]] const std::string& id() const { return id_; }
@@ -249,8 +257,7 @@ private:
     void keep_bytes(HeldChange& held) const REQUIRES(mutex_);
     // Changes of this key that wait for room, in order; they do no more.
     [[nodiscard]] std::vector<Waiting> take_waiting(const std::string& key) REQUIRES(mutex_);
-    // Of what another client was faster with.
-    [[nodiscard]] bool is_way_out(const std::string& key) const REQUIRES(mutex_);
+    [[nodiscard]] bool is_way_out_here(const std::string& key) const REQUIRES(mutex_);
     void remove_unused_files() EXCLUDES(mutex_);
     [[nodiscard]] bool has_room() const REQUIRES(mutex_);
     [[nodiscard]] Status conditions_hold(const UnsentChange& change) const REQUIRES(mutex_);
@@ -282,8 +289,15 @@ private:
     // What another client was faster with, and what was changed here later makes superfluous; they are under way then.
     [[nodiscard]] std::vector<HeldPtr> take_superseded() REQUIRES(mutex_);
     [[nodiscard]] std::vector<HeldPtr> superseded(const HeldPtr& refused) const REQUIRES(mutex_);
-    // Once there is less elsewhere.
-    void look_again_for_elsewhere() REQUIRES(mutex_);
+    struct MadeOf {
+        std::vector<HeldPtr> changes;
+        // By name: whether the last change is one of those.
+        std::map<std::string, bool> is_there;
+    };
+    // With it.
+    [[nodiscard]] MadeOf all_made_of(const HeldPtr& refused) const REQUIRES(mutex_);
+    // From time to time: it asks for all of them.
+    void look_elsewhere() EXCLUDES(mutex_);
     // In the log and by status(), until the key is in the bucket.
     void tell_of(const std::string& key, const std::string& message) REQUIRES(mutex_);
     // One call less is under way.
@@ -340,7 +354,9 @@ private:
     std::string failure_ GUARDED_BY(mutex_);
     Milliseconds pause_ GUARDED_BY(mutex_){0};
     bool retries_ GUARDED_BY(mutex_) = false;
-    bool looks_again_ GUARDED_BY(mutex_) = false;
+    // WritebackEnvironment::keys_elsewhere, some time ago; absent before the first look.
+    std::optional<Keys> elsewhere_ GUARDED_BY(mutex_);
+    bool looks_elsewhere_ GUARDED_BY(mutex_) = true;
     OwnedTimers timers_;
 };
 

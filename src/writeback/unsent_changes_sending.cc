@@ -95,20 +95,19 @@ void UnsentChanges::send_more() {
         HeldPtr resolved;
     };
     std::vector<Send> begun;
-    // With the lock of the other places, not with this one.
-    const Keys elsewhere = environment_.keys_elsewhere ? environment_.keys_elsewhere() : Keys();
+    look_elsewhere();
     {
         const MutexLock lock(mutex_);
-        if (!sending_ || order_.size() == 0) {
+        if (!sending_ || order_.size() == 0 || (environment_.keys_elsewhere && !elsewhere_)) {
             return;
         }
-        if (!elsewhere.empty()) {
-            look_again_for_elsewhere();
-        }
-        const auto waits = [this, &elsewhere](const UnsentChange& change) REQUIRES(mutex_) {
+        const auto waits = [this](const UnsentChange& change) REQUIRES(mutex_) {
+            if (!elsewhere_ || elsewhere_->empty() || change.number <= last_left_) {
+                return false;
+            }
             const std::vector<std::string_view> keys = keys_of(change);
-            return change.number > last_left_ &&
-                   std::any_of(keys.begin(), keys.end(), [&elsewhere](auto key) { return elsewhere.contains(key); });
+            return std::any_of(keys.begin(), keys.end(),
+                               [this](auto key) REQUIRES(mutex_) { return elsewhere_->contains(key); });
         };
         for (HeldPtr& held : order_.begin(kMostUnderWay, waits)) {
             ++under_way_;
@@ -121,14 +120,24 @@ void UnsentChanges::send_more() {
     }
 }
 
-void UnsentChanges::look_again_for_elsewhere() {
-    if (std::exchange(looks_again_, true)) {
+// With the locks of the other places, not with this one. What is known may be of before: then it waits a little longer.
+void UnsentChanges::look_elsewhere() {
+    {
+        const MutexLock lock(mutex_);
+        if (!environment_.keys_elsewhere || !sending_ || !std::exchange(looks_elsewhere_, false)) {
+            return;
+        }
+    }
+    Keys keys = environment_.keys_elsewhere();
+    const MutexLock lock(mutex_);
+    elsewhere_ = std::move(keys);
+    if (elsewhere_->empty()) {
         return;
     }
     timers_.after(kFirstPause, [this] {
         {
-            const MutexLock lock(mutex_);
-            looks_again_ = false;
+            const MutexLock again(mutex_);
+            looks_elsewhere_ = true;
         }
         send_more();
     });
@@ -138,7 +147,9 @@ UnsentChanges::Keys UnsentChanges::keys() const {
     Keys keys;
     const MutexLock lock(mutex_);
     for (const HeldPtr& held : order_.all()) {
-        if (!refused_.contains(held->change.number)) {
+        const std::uint64_t number = held->change.number;
+        // What succeeds after all comes before what is changed here.
+        if (!refused_.contains(number) || order_.is_under_way(number)) {
             const std::vector<std::string_view> own = keys_of(held->change);
             keys.insert(own.begin(), own.end());
         }
@@ -275,29 +286,32 @@ void UnsentChanges::give_up(const HeldPtr& held) {
     note_sent(held, {held->change.number, "", "", ""}, "");
 }
 
-// With what was made of it. Empty where one of that is still what is there under its name.
-std::vector<UnsentChanges::HeldPtr> UnsentChanges::superseded(const HeldPtr& refused) const {
-    std::vector<HeldPtr> superseded = {refused};
-    // By name: the last change, if it is one of those.
-    std::map<std::string, bool> is_there = {{refused->key(), true}};
+UnsentChanges::MadeOf UnsentChanges::all_made_of(const HeldPtr& refused) const {
+    MadeOf made{{refused}, {{refused->key(), true}}};
     for (const HeldPtr& each : order_.all()) {
         if (each->change.number <= refused->change.number) {
             continue;
         }
-        const bool is_made_of_one = std::any_of(superseded.begin(), superseded.end(), [&each](const HeldPtr& earlier) {
-            return is_made_of(each->change, *earlier);
-        });
+        const bool is_made_of_one =
+            std::any_of(made.changes.begin(), made.changes.end(),
+                        [&each](const HeldPtr& earlier) { return is_made_of(each->change, *earlier); });
         if (is_made_of_one) {
-            superseded.push_back(each);
+            made.changes.push_back(each);
         }
-        if (is_made_of_one || is_there.contains(each->key())) {
-            is_there[each->key()] = is_made_of_one;
+        if (is_made_of_one || made.is_there.contains(each->key())) {
+            made.is_there[each->key()] = is_made_of_one;
         }
     }
-    const bool is_needed = std::any_of(is_there.begin(), is_there.end(), [this](const auto& name) REQUIRES(mutex_) {
-        return name.second && !replaced_.contains(name.first);
-    });
-    return is_needed ? std::vector<HeldPtr>() : superseded;
+    return made;
+}
+
+// With what was made of it. Empty where one of that is still what is there under its name.
+std::vector<UnsentChanges::HeldPtr> UnsentChanges::superseded(const HeldPtr& refused) const {
+    MadeOf made = all_made_of(refused);
+    const bool is_needed = std::any_of(made.is_there.begin(), made.is_there.end(),
+                                       [this](const auto& name)
+                                           REQUIRES(mutex_) { return name.second && !replaced_.contains(name.first); });
+    return is_needed ? std::vector<HeldPtr>() : std::move(made.changes);
 }
 
 std::vector<UnsentChanges::HeldPtr> UnsentChanges::take_superseded() {
@@ -369,7 +383,7 @@ void UnsentChanges::sent(const HeldPtr& held, const std::string& etag) {
         }
         being_noted_.erase({change.object.key, change.object.etag});
         order_.ended(change.number);
-        if (order_.last_of(change.object.key, change.number) == nullptr) {
+        if (replaced_.contains(change.object.key) && order_.last_of(change.object.key, change.number) == nullptr) {
             replaced_.erase(change.object.key);
         }
         unknown_.erase(change.number);
@@ -431,6 +445,9 @@ void UnsentChanges::failed(const HeldPtr& held, const Error& error) {
         Error refused = error;
         refused.message = message;
         tell_lost(held->key(), refused);
+        if (environment_.refused) {
+            environment_.refused(held->key());
+        }
     }
     give_up_superseded(superseded);
     for (Waiting& each : way_out) {

@@ -147,6 +147,21 @@ TEST(UnsentChange, AHoleInTheLastBatchIsNoDamageAndOneBeforeABatchIs) {
     EXPECT_EQ(parse_log(first + batch + next).entries.size(), 5U);
 }
 
+// A file of a few bytes lies in the log as it is: here -0.0 and 0.0.
+TEST(UnsentChange, WhatIsCutOffIsNoDamageWhateverItHolds) {
+    UnsentChange change = any_change(2);
+    BodyPiece piece;
+    piece.bytes = std::string("before") + std::string("\0\0\0\x80\0\0\0\0", 8) + "behind";
+    piece.size = piece.bytes.size();
+    change.body = {piece};
+    const std::string first = encode_entry(any_change(1));
+    std::string batch = encode_entry(change);
+    begin_batch(batch);
+    for (std::size_t left = 1; left < batch.size(); ++left) {
+        ASSERT_FALSE(parse_log(first + batch.substr(0, left)).is_damaged_inside) << left;
+    }
+}
+
 TEST(UnsentChange, BytesThatAreNoLogAreNone) {
     EXPECT_TRUE(parse_log("").entries.empty());
     EXPECT_TRUE(parse_log(std::string(100, '\0')).entries.empty());
