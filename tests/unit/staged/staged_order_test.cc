@@ -337,6 +337,21 @@ TEST_P(StagedFailuresTest, AHiddenObjectWhoseAnswerWasLostIsRemoved) {
     }
 }
 
+// Another client may have replaced it since.
+TEST_P(StagedFailuresTest, APublishThatMayHaveBeenMadeIsNotMadeAgainWithoutCopies) {
+    for (const bool is_gone : {false, true}) {
+        std::string text = bytes(40 * kMiB);
+        const auto staged = open_staged(save(text), Streaming::kNever);
+        change(*staged, text, 5, "changed");
+        Error lost = store_error(EIO, is_gone ? "NoSuchUpload" : "", is_gone ? 404 : 0);
+        lost.outcome_unknown = !is_gone;
+        store.inject(Fault{Operation::kCompleteUpload, "", lost, 0, 1, false});
+        EXPECT_FALSE(commit(*staged)) << is_gone;
+        EXPECT_FALSE(saved() == text) << is_gone;
+        EXPECT_TRUE(abort(*staged));
+    }
+}
+
 TEST_P(StagedFailuresTest, AnUploadThatIsTriedWithoutCopiesDoesNotWait) {
     std::string text = bytes(40 * kMiB);
     const auto staged = watched(open_staged(save(text), Streaming::kNever));
