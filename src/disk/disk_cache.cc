@@ -385,6 +385,10 @@ void DiskCache::found_damage(const std::string& path) {
 
 void DiskCache::count_written(std::uint64_t bytes) {
     bytes_written_.fetch_add(bytes, std::memory_order_relaxed);
+    if (is_too_large_) {
+        // Still, as far as is known: that is told once.
+        return;
+    }
     const MutexLock lock(mutex_);
     failure_.clear();
 }
@@ -425,7 +429,10 @@ void DiskCache::make_room_now(std::uint64_t size) {
     const std::uint64_t held = make_room(config_.directory, size - std::min(size, unnamed)) + unnamed;
     bytes_held_.store(held);
     note_what_is_there();
-    if (held > config_.size) {
+    is_too_large_ = held > config_.size;
+    if (is_too_large_) {
+        // All of it is in use. What is written once this is tried again looks at once.
+        unlooked_.store(look_after_);
         failed("make room in", config_.directory, ENOSPC);
     }
 }

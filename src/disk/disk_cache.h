@@ -162,6 +162,8 @@ private:
     std::atomic<std::uint64_t> bytes_written_{0};
     std::atomic<std::uint64_t> bytes_held_{0};
     std::atomic<std::uint64_t> unlooked_{0};
+    // When it was looked last.
+    std::atomic<bool> is_too_large_{false};
     std::atomic<std::int64_t> unnamed_{0};
     std::atomic<std::uint64_t> left_out_{0};
     std::atomic<std::uint64_t> damaged_{0};

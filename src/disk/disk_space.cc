@@ -32,6 +32,14 @@ WallTime time_of(const timespec& time) {
                                                                    std::chrono::nanoseconds(time.tv_nsec)));
 }
 
+// It may have been removed, and made anew by who uses it, before it was locked.
+bool has_name(int file, const std::string& path) {
+    struct stat opened {};
+    struct stat named {};
+    return fstat(file, &opened) == 0 && lstat(path.c_str(), &named) == 0 && opened.st_dev == named.st_dev &&
+           opened.st_ino == named.st_ino;
+}
+
 }  // namespace
 
 std::string data_path(const std::string& directory, const std::string& name) {
@@ -110,7 +118,7 @@ std::uint64_t make_room(const std::string& directory, std::uint64_t limit) {
 bool remove_kept(const std::string& directory, const std::string& name) {
     const std::string index = index_path(directory, name);
     const FileDescriptor file(::open(index.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-    if (!file || flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (!file || flock(file.get(), LOCK_EX | LOCK_NB) != 0 || !has_name(file.get(), index)) {
         return false;
     }
     // The data first: what is left of it without an index would never be found again.

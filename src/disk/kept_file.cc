@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <numeric>
 #include <optional>
@@ -106,6 +108,7 @@ bool KeptFileOnDisk::read_now(std::uint64_t frame, MutableByteSpan target) {
         is_damaged ? owner_.found_damage(path) : owner_.failed("read", path, error);
         return false;
     }
+    note_use();
     return true;
 }
 
@@ -175,7 +178,10 @@ void KeptFileOnDisk::check() {
 
 std::shared_ptr<void> KeptFileOnDisk::hold() {
     ++holders_;
-    return {nullptr, [self = shared_from_this()](void*) { --self->holders_; }};
+    return {nullptr, [self = shared_from_this()](void*) {
+                self->note_use();
+                --self->holders_;
+            }};
 }
 
 void KeptFileOnDisk::keep(std::uint64_t frame, Slice bytes) {
@@ -216,7 +222,8 @@ void KeptFileOnDisk::write(std::uint64_t frame, ByteSpan bytes) {
     {
         const MutexLock lock(mutex_);
         being_written_.erase(frame);
-        if (hash) {
+        // Else it has been closed meanwhile: what is opened next may be another file.
+        if (hash && files == files_) {
             records_.emplace(frame, *hash);
             is_the_last = records_.size() == frames_of(size_);
         }
@@ -307,18 +314,45 @@ void KeptFileOnDisk::forget(const Files& files, std::uint64_t frame) {
 void KeptFileOnDisk::close() {
     // Closed without the mutex.
     FilesPointer files;
-    const MutexLock lock(mutex_);
-    files.swap(files_);
-    records_.clear();
-    state_ = State::kUnknown;
+    {
+        const MutexLock lock(mutex_);
+        files.swap(files_);
+        records_.clear();
+        state_ = State::kUnknown;
+    }
+    // It was used for as long as it was open, not only when that was.
+    if (const std::int64_t used = last_used_.exchange(0); files != nullptr && is_used_ && used > 0) {
+        constexpr std::int64_t kNanoseconds = 1'000'000'000;
+        const std::array<timespec, 2> times{timespec{0, UTIME_OMIT},
+                                            timespec{used / kNanoseconds, used % kNanoseconds}};
+        static_cast<void>(::futimens(files->index.get(), times.data()));
+    }
+}
+
+void KeptFileOnDisk::note_use() {
+    last_used_ =
+        std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch())
+            .count();
 }
 
 void KeptFileOnDisk::becomes(const KeptVersion& version) {
     const auto named = std::make_shared<const Named>(Named{version.file_name(), version.header(size_)});
-    const MutexLock one_at_a_time(opening_);
-    close();
-    const MutexLock lock(mutex_);
-    named_ = named;
+    // Locked until the other name is.
+    FilesPointer before;
+    {
+        const MutexLock one_at_a_time(opening_);
+        {
+            const MutexLock lock(mutex_);
+            before = files_;
+        }
+        close();
+        const MutexLock lock(mutex_);
+        named_ = named;
+    }
+    if (is_held()) {
+        // The kernel may read it past this process, so that no read opens it anew.
+        static_cast<void>(open(false));
+    }
 }
 
 KeptFileOnDisk::FilesPointer KeptFileOnDisk::open(bool for_writing) {

@@ -127,6 +127,7 @@ private:
     [[nodiscard]] bool is_checked(const Files& files) const;
     void write(std::uint64_t frame, ByteSpan bytes);
     void forget(const Files& files, std::uint64_t frame);
+    void note_use();
 
     KeptFileOwner& owner_;
     const std::uint64_t size_;
@@ -134,6 +135,8 @@ private:
     const bool is_used_;
 
     std::atomic<int> holders_{0};
+    // In nanoseconds, by the clock of files; 0: not since it was closed.
+    std::atomic<std::int64_t> last_used_{0};
 
     // One thread at a time opens; it waits for the disk.
     Mutex opening_;

@@ -72,9 +72,10 @@ BlockCache::~BlockCache() = default;
 
 std::shared_ptr<CachedVersion> BlockCache::version(const ObjectInfo& object,
                                                    std::shared_ptr<const FrameLayout> layout) {
+    Versions forgotten;
     const MutexLock lock(mutex_);
     if (versions_.size() >= sweep_at_) {
-        forget_empty_versions();
+        forgotten = take_empty_versions();
         sweep_at_ = std::max<std::size_t>(versions_.size() * 2, 64);
     }
     std::shared_ptr<CachedVersion>& known = versions_[version_name(object, *layout)];
@@ -87,11 +88,17 @@ std::shared_ptr<CachedVersion> BlockCache::version(const ObjectInfo& object,
     return known;
 }
 
-void BlockCache::forget_empty_versions() {
-    std::erase_if(versions_, [](const auto& entry) {
-        const auto& version = entry.second;
-        return version.use_count() == 1 && version->blocks.empty() && version->tail == nullptr;
+BlockCache::Versions BlockCache::take_empty_versions() {
+    Versions empty;
+    std::erase_if(versions_, [&empty](const auto& entry) {
+        const std::shared_ptr<CachedVersion>& version = entry.second;
+        const bool is_empty = version.use_count() == 1 && version->blocks.empty() && version->tail == nullptr;
+        if (is_empty) {
+            empty.push_back(version);
+        }
+        return is_empty;
     });
+    return empty;
 }
 
 std::shared_ptr<CachedVersion> BlockCache::known_container(const ObjectInfo& object) {
@@ -381,10 +388,11 @@ void BlockCache::forget_unused(SteadyTime then) {
     while (true) {
         // Its buffer goes back without the mutex.
         std::shared_ptr<CachedBlock> victim;
+        Versions forgotten;
         const MutexLock lock(mutex_);
         victim = order_.unused_since(then);
         if (victim == nullptr) {
-            forget_empty_versions();
+            forgotten = take_empty_versions();
             return;
         }
         evict(*victim);
@@ -420,15 +428,6 @@ void BlockCache::repay() {
 }
 
 // --- blocks
-
-bool BlockCache::in_tail(const CachedVersion& version, std::uint64_t offset) const {
-    return version.tail != nullptr && version.layout->identity() && offset >= version.tail->offset;
-}
-
-std::shared_ptr<CachedBlock> BlockCache::find_block(const CachedVersion& version, std::uint64_t index) const {
-    const auto found = version.blocks.find(index);
-    return found == version.blocks.end() ? nullptr : found->second;
-}
 
 std::shared_ptr<CachedBlock> BlockCache::create(CachedVersion& version, std::uint64_t index,
                                                 std::vector<Buffer>& spare) {

@@ -163,20 +163,26 @@ private:
     bool relieve(MemoryUse waiting);
     void repay();
 
-    [[nodiscard]] bool in_tail(const CachedVersion& version, std::uint64_t offset) const REQUIRES(mutex_);
+    [[nodiscard]] static bool in_tail(const CachedVersion& version, std::uint64_t offset) {
+        return version.tail != nullptr && version.layout->identity() && offset >= version.tail->offset;
+    }
     void touch(const std::shared_ptr<CachedBlock>& block) REQUIRES(mutex_);
     [[nodiscard]] Slice pin(const std::shared_ptr<CachedBlock>& block, std::uint32_t begin, std::uint32_t end)
         REQUIRES(mutex_);
     // The block is no longer found; what still refers to it keeps it.
     void forget(CachedBlock& block) REQUIRES(mutex_);
     void abandon_run(BlockRun& run) REQUIRES(mutex_);
-    [[nodiscard]] std::shared_ptr<CachedBlock> find_block(const CachedVersion& version, std::uint64_t index) const
-        REQUIRES(mutex_);
+    [[nodiscard]] static std::shared_ptr<CachedBlock> find_block(const CachedVersion& version, std::uint64_t index) {
+        const auto found = version.blocks.find(index);
+        return found == version.blocks.end() ? nullptr : found->second;
+    }
     [[nodiscard]] std::shared_ptr<CachedBlock> find_full(const CachedVersion& version, std::uint64_t index) const
         REQUIRES(mutex_);
     [[nodiscard]] std::shared_ptr<CachedBlock> create(CachedVersion& version, std::uint64_t index,
                                                       std::vector<Buffer>& spare) REQUIRES(mutex_);
-    void forget_empty_versions() REQUIRES(mutex_);
+    // To be let go of without the mutex: to close what is kept of them can last.
+    using Versions = std::vector<std::shared_ptr<CachedVersion>>;
+    [[nodiscard]] Versions take_empty_versions() REQUIRES(mutex_);
     static void keep_last_frame(const CachedVersion& version, const std::shared_ptr<CachedBlock>& end);
 
     // Takes what the read still needs, as far as there is memory; true when it has been attached.

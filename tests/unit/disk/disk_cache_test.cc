@@ -226,6 +226,76 @@ TEST_F(DiskCacheTest, WhereAllIsOpenNoMoreIsKeptForAWhile) {
     EXPECT_TRUE(has(*file, 0, 'x'));
 }
 
+// Which is looked at after each 64th of the size, and after each pause at once.
+TEST_F(DiskCacheTest, WhatIsInUseForLongMakesItNoLarger) {
+    const auto cache = make_cache(64 * kFrameSize);
+    const auto file = cache->file(object("k"), false, 90 * kFrameSize);
+    const auto held = file->hold();
+    std::uint64_t frame = 0;
+    const auto keep_one = [&] {
+        const std::uint64_t before = cache->statistics().bytes_written;
+        file->keep(frame++, frame_of('x'));
+        return eventually([&] { return cache->statistics().bytes_written > before; });
+    };
+    while (cache->statistics().failure.empty() && frame < 80) {
+        ASSERT_TRUE(keep_one());
+        // Behind the look that may follow.
+        EXPECT_EQ(whole_size(*cache, object("none"), false), std::nullopt);
+    }
+    ASSERT_TRUE(eventually([&] { return !cache->statistics().failure.empty(); }));
+    for (int minute = 0; minute < 3; ++minute) {
+        const std::uint64_t before = cache->statistics().bytes_written;
+        clock.move(DiskCache::kLeftAlone);
+        ASSERT_TRUE(keep_one());
+        ASSERT_TRUE(eventually([&] { return !cache->statistics().failure.empty(); }));
+        file->keep(frame++, frame_of('x'));
+        std::promise<bool> dropped;
+        cache->drop(object("none"), [&](bool is_dropped) { dropped.set_value(is_dropped); });
+        ASSERT_TRUE(dropped.get_future().get());
+        EXPECT_EQ(cache->statistics().bytes_written, before + kFrameSize) << minute;
+    }
+}
+
+TEST_F(DiskCacheTest, WhatWasInUseUntilNowIsNotTheOldest) {
+    const auto cache = make_cache(6 * kFrameSize);
+    keep(*cache, "first", 2);
+    keep(*cache, "second", 2);
+    ASSERT_TRUE(eventually([&] { return cache->statistics().bytes_written == 4 * kFrameSize; }));
+    const auto path_of = [&](const std::string& key) {
+        return index_path(directory(), kept_version("store/bucket", object(key), false)->file_name());
+    };
+    const auto first = cache->file(object("first"), false, 2 * kFrameSize);
+    {
+        const auto held = first->hold();
+        ASSERT_TRUE(has(*first, 0, 'x'));
+        const auto now = std::filesystem::file_time_type::clock::now();
+        std::filesystem::last_write_time(path_of("first"), now - std::chrono::hours(3));
+        std::filesystem::last_write_time(path_of("second"), now - std::chrono::hours(1));
+    }
+    keep(*cache, "third", 3);
+    EXPECT_TRUE(cache->stop());
+    EXPECT_TRUE(std::filesystem::exists(path_of("first")));
+    EXPECT_FALSE(std::filesystem::exists(path_of("second")));
+}
+
+// The kernel may read it past the daemon.
+TEST_F(DiskCacheTest, AFileInUseStaysSoWhenItIsRenamed) {
+    const auto cache = make_cache();
+    const auto file = keep(*cache, "first", 2);
+    ASSERT_TRUE(eventually([&] { return cache->statistics().bytes_written == 2 * kFrameSize; }));
+    ASSERT_TRUE(has(*file, 0, 'x'));
+    auto held = file->hold();
+    cache->renamed(object("first"), object("copy"));
+    const std::string name = kept_version("store/bucket", object("copy"), false)->file_name();
+    ASSERT_TRUE(eventually([&] {
+        return !std::filesystem::exists(
+            index_path(directory(), kept_version("store/bucket", object("first"), false)->file_name()));
+    }));
+    ASSERT_TRUE(std::filesystem::exists(index_path(directory(), name)));
+    EXPECT_FALSE(remove_kept(directory(), name));
+    EXPECT_TRUE(has(*file, 0, 'x'));
+}
+
 TEST_F(DiskCacheTest, OnlySoManyFilesAreOpenAtOnce) {
     const auto cache = make_cache();
     std::vector<std::shared_ptr<KeptFile>> kept;
