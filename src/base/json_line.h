@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 namespace ckptfs {
 
@@ -13,6 +14,24 @@ using Json = nlohmann::ordered_json;
 
 [[nodiscard]] inline std::string json_line(const Json& value) {
     return value.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+// None that ckptfs has written has one: it would be taken for a whole number, of which it may be none by far.
+[[nodiscard]] inline bool has_fractions(const Json& json) {
+    std::vector<const Json*> left = {&json};
+    while (!left.empty()) {
+        const Json& value = *left.back();
+        left.pop_back();
+        if (value.is_number_float()) {
+            return true;
+        }
+        if (value.is_structured()) {
+            for (const Json& each : value) {
+                left.push_back(&each);
+            }
+        }
+    }
+    return false;
 }
 
 }  // namespace ckptfs

@@ -28,6 +28,9 @@ std::string text_of_object(const SeenObject& seen) {
 std::optional<SeenObject> object_of_text(std::string_view text) {
     try {
         const Json json = Json::from_cbor(text);
+        if (has_fractions(json)) {
+            return std::nullopt;
+        }
         SeenObject seen;
         seen.info.size = json.at("size").get<std::uint64_t>();
         seen.info.etag = json.at("etag").get<std::string>();

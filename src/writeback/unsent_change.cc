@@ -131,7 +131,7 @@ UnsentChange change_of(const Json& json) {
 
 std::optional<LogEntry> decode_entry(std::string_view cbor) {
     const Json json = Json::from_cbor(cbor.begin(), cbor.end(), true, false);
-    if (!json.is_array()) {
+    if (!json.is_array() || has_fractions(json)) {
         return std::nullopt;
     }
     // Of another form, whatever it sums up to.
