@@ -320,13 +320,22 @@ void KeptFileOnDisk::close() {
         records_.clear();
         state_ = State::kUnknown;
     }
-    // It was used for as long as it was open, not only when that was.
-    if (const std::int64_t used = last_used_.exchange(0); files != nullptr && is_used_ && used > 0) {
-        constexpr std::int64_t kNanoseconds = 1'000'000'000;
-        const std::array<timespec, 2> times{timespec{0, UTIME_OMIT},
-                                            timespec{used / kNanoseconds, used % kNanoseconds}};
-        static_cast<void>(::futimens(files->index.get(), times.data()));
+    if (files != nullptr && is_used_) {
+        tell_last_use(*files);
     }
+}
+
+// It was used for as long as it was open, not only when that was. Others may have used it later.
+void KeptFileOnDisk::tell_last_use(const Files& files) {
+    constexpr std::int64_t kNanoseconds = 1'000'000'000;
+    const std::int64_t used = last_used_.exchange(0);
+    struct stat index {};
+    if (used == 0 || ::fstat(files.index.get(), &index) != 0 ||
+        used <= index.st_mtim.tv_sec * kNanoseconds + index.st_mtim.tv_nsec) {
+        return;
+    }
+    const std::array<timespec, 2> times{timespec{0, UTIME_OMIT}, timespec{used / kNanoseconds, used % kNanoseconds}};
+    static_cast<void>(::futimens(files.index.get(), times.data()));
 }
 
 void KeptFileOnDisk::note_use() {

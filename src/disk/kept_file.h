@@ -128,6 +128,7 @@ private:
     void write(std::uint64_t frame, ByteSpan bytes);
     void forget(const Files& files, std::uint64_t frame);
     void note_use();
+    void tell_last_use(const Files& files);
 
     KeptFileOwner& owner_;
     const std::uint64_t size_;

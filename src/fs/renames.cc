@@ -125,6 +125,10 @@ Status Renames::check_target(Move& move) {
     if (!is_directory) {
         return {};
     }
+    if (target->object && !target->is_directory) {
+        // Saved by another mount since the kernel looked: the directory would hide it.
+        return failure(ENOTDIR, move.new_key + " is a file");
+    }
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         const NodePtr there = state_.nodes.child(lock, move.new_parent, move.new_name);

@@ -153,7 +153,7 @@ void StagedFile::send_staged(FeedSource from, std::uint64_t prefix) {
 bool StagedFile::commit_without_copies(const Error& error) {
     const bool version_is_gone = error.errno_value == ESTALE || error.errno_value == ENOENT;
     // What failed is the copies; a publish that may have been made is not to be made again over what others have saved.
-    const bool may_be_published = error.outcome_unknown || is_upload_gone(error);
+    const bool may_be_published = committer_ && !committer_->unanswered_commits().empty();
     if (!std::exchange(keeps_runs_, false) || end_.failure() || error.retryable || version_is_gone ||
         may_be_published || overwrite_ == Overwrite::kRefused || !committer_ || !committer_->failed()) {
         return false;

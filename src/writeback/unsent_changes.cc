@@ -208,28 +208,6 @@ bool UnsentChanges::has_room() const {
     return unsent_ < kMostUnsent && (unsent_bytes_ < environment_.limit || unsent_ == 0);
 }
 
-bool UnsentChanges::is_way_out(const std::string& key) const {
-    const MutexLock lock(mutex_);
-    return is_way_out_here(key);
-}
-
-bool UnsentChanges::is_way_out_here(const std::string& key) const {
-    return std::any_of(refused_.begin(), refused_.end(), [this, &key](const auto& refused) REQUIRES(mutex_) {
-        return all_made_of(refused.second).is_there.contains(key);
-    });
-}
-
-void UnsentChanges::let_through(const std::string& key) {
-    std::vector<Waiting> way_out;
-    {
-        const MutexLock lock(mutex_);
-        way_out = take_waiting(key);
-    }
-    for (Waiting& each : way_out) {
-        append(std::move(each));
-    }
-}
-
 std::vector<UnsentChanges::Waiting> UnsentChanges::take_waiting(const std::string& key) {
     std::vector<Waiting> taken;
     std::erase_if(waiting_, [&](Waiting& each) {
@@ -380,8 +358,14 @@ void UnsentChanges::appended(const Waiting& waiting, const Status& written) {
         tell_acknowledged(held);
     }
     std::vector<HeldPtr> superseded;
+    const bool is_way_out_elsewhere =
+        written && environment_.is_way_out_elsewhere && environment_.is_way_out_elsewhere(held->key());
     {
         const MutexLock lock(mutex_);
+        if (is_way_out_elsewhere) {
+            // What was refused there may be on its way again, and succeed: that comes first.
+            forget_elsewhere();
+        }
         if (written) {
             last_acknowledged_ = held->change.number;
             order_.add(held);

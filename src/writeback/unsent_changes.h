@@ -13,7 +13,8 @@
 // holds back what comes after it.
 //
 // unsent_changes.cc has acknowledgements, unsent_changes_told.cc what others are told of them,
-// unsent_changes_sending.cc what is sent, unsent_changes_left.cc what earlier mounts have left.
+// unsent_changes_sending.cc what is sent, unsent_changes_refused.cc what another client was faster with,
+// unsent_changes_left.cc what earlier mounts have left.
 //
 // Ownership: the environment outlives it. Threads: all functions may be called from any thread, and return at once, but
 // for open() and stop(). Nothing is called back with a lock held.
@@ -85,7 +86,7 @@ struct WritebackEnvironment {
     std::function<std::set<std::string, std::less<>>()> keys_elsewhere{};
     // A change of this name lets go on what waits there: it does not wait for room.
     std::function<bool(const std::string& key)> is_way_out_elsewhere{};
-    // Another client was faster with this name, which is the first that is known of it.
+    // Another client was faster with what this name has, each time that this is found.
     std::function<void(const std::string& key)> refused{};
     // A marker that was acknowledged will not be made; a file will not, unless it is written anew here. On any thread.
     std::function<void(const std::string& key, const Error& why)> lost{};
@@ -298,6 +299,8 @@ private:
     [[nodiscard]] MadeOf all_made_of(const HeldPtr& refused) const REQUIRES(mutex_);
     // From time to time: it asks for all of them.
     void look_elsewhere() EXCLUDES(mutex_);
+    // It is to look again before anything is sent.
+    void forget_elsewhere() REQUIRES(mutex_);
     // In the log and by status(), until the key is in the bucket.
     void tell_of(const std::string& key, const std::string& message) REQUIRES(mutex_);
     // One call less is under way.
@@ -357,6 +360,7 @@ private:
     // WritebackEnvironment::keys_elsewhere, some time ago; absent before the first look.
     std::optional<Keys> elsewhere_ GUARDED_BY(mutex_);
     bool looks_elsewhere_ GUARDED_BY(mutex_) = true;
+    std::uint64_t looks_ GUARDED_BY(mutex_) = 0;
     OwnedTimers timers_;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <iterator>
 #include <utility>
 
 #include "base/text.h"
@@ -33,15 +34,6 @@ bool is_refused(const UnsentChange& change, const Error& error) {
 
 std::string not_made(const HeldChange& held, const std::string& why) {
     return escaped(held.key() + ": was acknowledged by the disk, but will not be uploaded: " + why);
-}
-
-bool is_made_of(const UnsentChange& change, const HeldChange& source) {
-    const auto is_source = [&source](const std::string& key, const std::string& etag) {
-        return key == source.key() && etag == source.change.object.etag;
-    };
-    return is_source(change.source_key, change.source_etag) ||
-           std::any_of(change.body.begin(), change.body.end(),
-                       [&](const BodyPiece& piece) { return is_source(piece.key, piece.etag); });
 }
 
 // A name that is to be made once, as one that several nodes claim, a symbolic link or a directory. It does not hold
@@ -122,16 +114,24 @@ void UnsentChanges::send_more() {
 
 // With the locks of the other places, not with this one. What is known may be of before: then it waits a little longer.
 void UnsentChanges::look_elsewhere() {
-    {
+    for (bool is_known = false; !is_known;) {
+        std::uint64_t look = 0;
+        {
+            const MutexLock lock(mutex_);
+            if (!environment_.keys_elsewhere || !sending_ || !std::exchange(looks_elsewhere_, false)) {
+                return;
+            }
+            look = looks_;
+        }
+        Keys keys = environment_.keys_elsewhere();
         const MutexLock lock(mutex_);
-        if (!environment_.keys_elsewhere || !sending_ || !std::exchange(looks_elsewhere_, false)) {
-            return;
+        is_known = look == looks_;
+        if (is_known) {
+            elsewhere_ = std::move(keys);
         }
     }
-    Keys keys = environment_.keys_elsewhere();
     const MutexLock lock(mutex_);
-    elsewhere_ = std::move(keys);
-    if (elsewhere_->empty()) {
+    if (!elsewhere_ || elsewhere_->empty()) {
         return;
     }
     timers_.after(kFirstPause, [this] {
@@ -141,6 +141,12 @@ void UnsentChanges::look_elsewhere() {
         }
         send_more();
     });
+}
+
+void UnsentChanges::forget_elsewhere() {
+    ++looks_;
+    elsewhere_.reset();
+    looks_elsewhere_ = true;
 }
 
 UnsentChanges::Keys UnsentChanges::keys() const {
@@ -286,63 +292,6 @@ void UnsentChanges::give_up(const HeldPtr& held) {
     note_sent(held, {held->change.number, "", "", ""}, "");
 }
 
-UnsentChanges::MadeOf UnsentChanges::all_made_of(const HeldPtr& refused) const {
-    MadeOf made{{refused}, {{refused->key(), true}}};
-    for (const HeldPtr& each : order_.all()) {
-        if (each->change.number <= refused->change.number) {
-            continue;
-        }
-        const bool is_made_of_one =
-            std::any_of(made.changes.begin(), made.changes.end(),
-                        [&each](const HeldPtr& earlier) { return is_made_of(each->change, *earlier); });
-        if (is_made_of_one) {
-            made.changes.push_back(each);
-        }
-        if (is_made_of_one || made.is_there.contains(each->key())) {
-            made.is_there[each->key()] = is_made_of_one;
-        }
-    }
-    return made;
-}
-
-// With what was made of it. Empty where one of that is still what is there under its name.
-std::vector<UnsentChanges::HeldPtr> UnsentChanges::superseded(const HeldPtr& refused) const {
-    MadeOf made = all_made_of(refused);
-    const bool is_needed = std::any_of(made.is_there.begin(), made.is_there.end(),
-                                       [this](const auto& name)
-                                           REQUIRES(mutex_) { return name.second && !replaced_.contains(name.first); });
-    return is_needed ? std::vector<HeldPtr>() : std::move(made.changes);
-}
-
-std::vector<UnsentChanges::HeldPtr> UnsentChanges::take_superseded() {
-    std::vector<HeldPtr> all;
-    std::erase_if(refused_, [this, &all](const auto& each) REQUIRES(mutex_) {
-        const std::vector<HeldPtr> superseded = this->superseded(each.second);
-        if (superseded.empty() || !order_.take(each.first)) {
-            return false;
-        }
-        for (const HeldPtr& one : superseded) {
-            static_cast<void>(order_.take(one->change.number));
-        }
-        all.insert(all.end(), superseded.begin(), superseded.end());
-        return true;
-    });
-    return all;
-}
-
-void UnsentChanges::replaced_elsewhere(const std::string& key) {
-    std::vector<HeldPtr> superseded;
-    {
-        const MutexLock lock(mutex_);
-        if (overlay_.find(key) == nullptr) {
-            return;
-        }
-        replaced_.insert(key);
-        superseded = take_superseded();
-    }
-    give_up_superseded(superseded);
-}
-
 // Until the disk has it nothing that came later is made: made twice, the change would undo it.
 void UnsentChanges::note_sent(const HeldPtr& held, const SentChange& change, const std::string& etag) {
     if (!change.etag.empty()) {
@@ -414,6 +363,7 @@ void UnsentChanges::failed(const HeldPtr& held, const Error& error) {
     std::vector<HeldPtr> superseded;
     std::vector<std::function<void(Status)>> impatient;
     std::vector<Waiting> way_out;
+    std::vector<std::string> names;
     bool is_lost = false;
     std::string message;
     {
@@ -431,7 +381,11 @@ void UnsentChanges::failed(const HeldPtr& held, const Error& error) {
             message += "; another client was faster: remove it here, or write it anew";
             superseded = take_superseded();
             is_lost = is_lost && refused_.contains(held->change.number);
-            way_out = take_waiting(held->key());
+            for (const auto& [name, is_there] : all_made_of(held).is_there) {
+                names.push_back(name);
+                std::vector<Waiting> waiting = take_waiting(name);
+                std::move(waiting.begin(), waiting.end(), std::back_inserter(way_out));
+            }
         }
         tell_of(held->key(), message);
         impatient = take_impatient(held->change.number);
@@ -445,8 +399,11 @@ void UnsentChanges::failed(const HeldPtr& held, const Error& error) {
         Error refused = error;
         refused.message = message;
         tell_lost(held->key(), refused);
+    }
+    // Each time: what begins to wait meanwhile is let through the next time.
+    for (const std::string& name : names) {
         if (environment_.refused) {
-            environment_.refused(held->key());
+            environment_.refused(name);
         }
     }
     give_up_superseded(superseded);

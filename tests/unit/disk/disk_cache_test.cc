@@ -278,6 +278,19 @@ TEST_F(DiskCacheTest, WhatWasInUseUntilNowIsNotTheOldest) {
     EXPECT_FALSE(std::filesystem::exists(path_of("second")));
 }
 
+TEST_F(DiskCacheTest, WhatAnotherMountHasUsedLaterWasUsedThen) {
+    const auto cache = make_cache();
+    const auto file = keep(*cache, "first", 1);
+    ASSERT_TRUE(eventually([&] { return cache->statistics().bytes_written == kFrameSize; }));
+    ASSERT_TRUE(has(*file, 0, 'x'));
+    const std::string path = index_path(directory(), kept_version("store/bucket", object("first"), false)->file_name());
+    const auto later = std::filesystem::file_time_type::clock::now() + std::chrono::hours(1);
+    std::filesystem::last_write_time(path, later);
+    EXPECT_TRUE(cache->stop());
+    std::static_pointer_cast<KeptFileOnDisk>(file)->close();
+    EXPECT_EQ(std::filesystem::last_write_time(path), later);
+}
+
 // The kernel may read it past the daemon.
 TEST_F(DiskCacheTest, AFileInUseStaysSoWhenItIsRenamed) {
     const auto cache = make_cache();

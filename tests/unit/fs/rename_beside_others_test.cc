@@ -193,5 +193,16 @@ TEST_F(RenameBesideOthers, AFileThatIsRenamedBetweenTwoPagesOfTheLastListMovesWi
     EXPECT_EQ(tree("old"), std::nullopt);
 }
 
+// Since the kernel looked.
+TEST_F(FileSystemTest, ADirectoryIsNotRenamedOverAFileThatAnotherMountHasSaved) {
+    store.put_object("p/step/shard", "ours");
+    ASSERT_TRUE(lookup("step"));
+    EXPECT_EQ(errno_of(lookup("best")), ENOENT);
+    store.put_object("p/best", "another's");
+    EXPECT_EQ(errno_of(rename("step", "best")), ENOTDIR);
+    EXPECT_EQ(store.content("p/best"), "another's");
+    EXPECT_EQ(store.content("p/step/shard"), "ours");
+}
+
 }  // namespace
 }  // namespace ckptfs::fs

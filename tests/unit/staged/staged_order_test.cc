@@ -339,17 +339,29 @@ TEST_P(StagedFailuresTest, AHiddenObjectWhoseAnswerWasLostIsRemoved) {
 
 // Another client may have replaced it since.
 TEST_P(StagedFailuresTest, APublishThatMayHaveBeenMadeIsNotMadeAgainWithoutCopies) {
-    for (const bool is_gone : {false, true}) {
-        std::string text = bytes(40 * kMiB);
-        const auto staged = open_staged(save(text), Streaming::kNever);
-        change(*staged, text, 5, "changed");
-        Error lost = store_error(EIO, is_gone ? "NoSuchUpload" : "", is_gone ? 404 : 0);
-        lost.outcome_unknown = !is_gone;
-        store.inject(Fault{Operation::kCompleteUpload, "", lost, 0, 1, false});
-        EXPECT_FALSE(commit(*staged)) << is_gone;
-        EXPECT_FALSE(saved() == text) << is_gone;
-        EXPECT_TRUE(abort(*staged));
-    }
+    std::string text = bytes(40 * kMiB);
+    const auto staged = open_staged(save(text), Streaming::kNever);
+    change(*staged, text, 5, "changed");
+    change(*staged, text, 25 * kMiB, "changed");
+    Error lost = store_error(EIO, "", 0);
+    lost.outcome_unknown = true;
+    store.inject(Fault{Operation::kCompleteUpload, "", lost, 0, 1, false});
+    EXPECT_FALSE(commit(*staged));
+    EXPECT_FALSE(saved() == text);
+    EXPECT_TRUE(abort(*staged));
+}
+
+// Nor is it known of a copy whether it was made: that publishes nothing.
+TEST_P(StagedFailuresTest, ACopyOfUnknownOutcomeIsMadeByUploading) {
+    std::string text = bytes(40 * kMiB);
+    const auto staged = open_staged(save(text), Streaming::kNever);
+    change(*staged, text, 5, "changed");
+    change(*staged, text, 25 * kMiB, "changed");
+    Error refused = store_error(EOPNOTSUPP, "NotImplemented", 501);
+    refused.outcome_unknown = true;
+    store.inject(Fault{Operation::kUploadPartCopy, "", refused, 0, 100, false});
+    ASSERT_TRUE(commit(*staged));
+    EXPECT_TRUE(saved() == text);
 }
 
 TEST_P(StagedFailuresTest, AnUploadThatIsTriedWithoutCopiesDoesNotWait) {

@@ -161,7 +161,7 @@ TEST_F(AnotherWasFaster, WhatIsSavedHereComesAfterWhatWasLeftElsewhereOfTheName)
     ASSERT_TRUE(made->put("p/latest", "d"));
     // Of before this mount: it may be what the others wait for.
     ASSERT_TRUE(eventually([&] { return bucket.exists("p/left") && bucket.exists("p/d/a"); }));
-    EXPECT_EQ(made->unsent().status().changes, 2U);
+    EXPECT_TRUE(eventually([&] { return made->unsent().status().changes == 2; }));
     EXPECT_FALSE(bucket.exists("p/copy"));
     is_left = false;
     made->wait_until_sent();
@@ -190,11 +190,51 @@ TEST_F(AnotherWasFaster, TheWayOutElsewhereDoesNotWaitForRoomHere) {
     EXPECT_TRUE(waiting.get());
 }
 
+TEST_F(AnotherWasFaster, WhatIsTriedAgainElsewhereComesBeforeItsRemovalHere) {
+    std::atomic<bool> is_refused = false;
+    std::atomic<bool> is_under_way = false;
+    change_environment = [&, others = change_environment](WritebackEnvironment& environment) {
+        others(environment);
+        environment.keys_elsewhere = [&] {
+            return is_under_way ? UnsentChanges::Keys{"p/d/a"} : UnsentChanges::Keys();
+        };
+        environment.is_way_out_elsewhere = [&](const std::string&) { return is_refused.load(); };
+    };
+    bucket.put_object("p/d/a", "another's");
+    const auto made = started();
+    // It has looked, and there was nothing.
+    ASSERT_TRUE(made->put("p/d/b", kLarge));
+    made->wait_until_sent();
+    is_refused = is_under_way = true;
+    ASSERT_TRUE((*made)->remove("p/d/a", (*made)->head("p/d/a")->etag));
+    ASSERT_TRUE(made->put("p/d/c", kLarge));
+    EXPECT_TRUE(bucket.exists("p/d/a"));
+    is_refused = is_under_way = false;
+    made->wait_until_sent();
+    EXPECT_FALSE(bucket.exists("p/d/a"));
+}
+
+// Which began to wait before it was known.
+TEST_F(AnotherWasFaster, WhatIsMadeOfItIsLetThroughAsWell) {
+    bucket.put_object("p/d/a", "before");
+    const auto made = mount(2 * kLarge.size());
+    ASSERT_TRUE((*made)->put(pinned("p/d/a", kLarge, bucket.info("p/d/a").etag)));
+    ASSERT_TRUE(made->copy("p/d/a", "p/d/b"));
+    ASSERT_TRUE((*made)->remove("p/d/a", (*made)->head("p/d/a")->etag));
+    ASSERT_TRUE(made->put("p/d/c", kLarge));
+    auto removed = std::async(std::launch::async, [&made] { return (*made)->remove("p/d/b"); });
+    ASSERT_TRUE(eventually([&] { return made->unsent().status().waiting == 1; }));
+    bucket.put_object("p/d/a", "another's");
+    made->unsent().start();
+    EXPECT_TRUE(removed.get());
+    made->wait_until_sent();
+    EXPECT_FALSE(bucket.exists("p/d/b"));
+}
+
 TEST_F(AnotherWasFaster, TellsTheKeysOfWhatIsTriedAgain) {
     const auto made = refused();
     bucket.hold(Operation::kPut);
-    ASSERT_TRUE(bucket.wait_until_held(Operation::kPut, 1));
-    EXPECT_THAT(made->unsent().keys(), ElementsAre("p/d/a", "p/e/.metadata"));
+    EXPECT_TRUE(eventually([&] { return made->unsent().keys() == UnsentChanges::Keys{"p/d/a", "p/e/.metadata"}; }));
     bucket.release(Operation::kPut);
 }
 
