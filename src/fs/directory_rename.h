@@ -91,7 +91,8 @@ private:
     Status copy_what_changed();
     Status list_source_at_rest();
     Status remove_copies(std::vector<RemoveRequest> copies);
-    Status remove_former_copies(const std::vector<ObjectInfo>& changed);
+    Result<std::optional<RemoveRequest>> outdated_copy(const std::string& source, const Copied& copied);
+    Status remove_former_copies(const std::vector<std::string>& sources);
     // False where another mount does so, and all that follows.
     Result<bool> show_destination(bool with_failures);
     // The same where the record is lost: whether another mount has done so is seen by the marker.

@@ -61,40 +61,47 @@ Status DirectoryRename::remove_copies(std::vector<RemoveRequest> copies) {
     return copies.empty() ? Status() : remove_versions(store_, std::move(copies), {find_pins_(), while_held()});
 }
 
-// Of what changed since: the new ones replace nothing, so that what another mount has saved in their place stays.
-Status DirectoryRename::remove_former_copies(const std::vector<ObjectInfo>& changed) {
+// A copy of this process whose source has changed, or is gone. Empty where it is gone itself; EBUSY where another mount
+// has saved the name since, maybe the very file, renamed there: its ETag is the same then.
+Result<std::optional<RemoveRequest>> DirectoryRename::outdated_copy(const std::string& source, const Copied& copied) {
+    const std::string key = move_.destination + source.substr(move_.source.size());
+    Result<ObjectInfo> there = wait_for<ObjectInfo>([&](auto done) { store_.head(key, done); });
+    if (there && there->etag.empty()) {
+        Result<std::string> etag = listed_etag(store_, key);
+        if (!etag) {
+            return failure(std::move(etag.error()));
+        }
+        there->etag = std::move(*etag);
+    }
+    const Result<bool> is_ours = there ? is_copy(store_, *there, copied) : failure(there.error());
+    if (!is_ours) {
+        const bool is_gone = is_ours.error().errno_value == ENOENT;
+        return is_gone ? Result<std::optional<RemoveRequest>>(std::nullopt) : failure(is_ours.error());
+    }
+    if (!*is_ours) {
+        own_.saved_by_others.insert(source);
+        return failure(EBUSY, key + ": another mount has saved this file");
+    }
+    return std::optional(RemoveRequest(key, there->etag));
+}
+
+// The new ones replace nothing, so that what another mount has saved in their place stays.
+Status DirectoryRename::remove_former_copies(const std::vector<std::string>& sources) {
     std::vector<RemoveRequest> former;
-    for (const ObjectInfo& source : changed) {
-        const auto copied = own_.made.find(source.key);
-        if (copied == own_.made.end()) {
-            continue;
+    for (const std::string& source : sources) {
+        Result<std::optional<RemoveRequest>> copy = outdated_copy(source, own_.made.at(source));
+        if (!copy) {
+            return failure(std::move(copy.error()));
         }
-        const std::string key = move_.destination + source.key.substr(move_.source.size());
-        Result<ObjectInfo> there = wait_for<ObjectInfo>([&](auto done) { store_.head(key, done); });
-        if (there && there->etag.empty()) {
-            Result<std::string> etag = listed_etag(store_, key);
-            if (!etag) {
-                return failure(std::move(etag.error()));
-            }
-            there->etag = std::move(*etag);
-        }
-        const Result<bool> is_ours = there ? is_copy(store_, *there, copied->second) : failure(there.error());
-        if (!is_ours && is_ours.error().errno_value != ENOENT) {
-            return failure(is_ours.error());
-        }
-        if (is_ours && !*is_ours) {
-            own_.saved_by_others.insert(source.key);
-            return failure(EBUSY, key + ": another mount has saved this file");
-        }
-        if (is_ours) {
-            former.emplace_back(key, there->etag);
+        if (*copy) {
+            former.push_back(std::move(**copy));
         }
     }
     if (Status removed = remove_copies(std::move(former)); !removed) {
         return removed;
     }
-    for (const ObjectInfo& source : changed) {
-        own_.made.erase(source.key);
+    for (const std::string& source : sources) {
+        own_.made.erase(source);
     }
     return {};
 }
@@ -116,15 +123,14 @@ Status DirectoryRename::copy_what_changed() {
             changed.push_back(source);
         }
     }
-    std::vector<RemoveRequest> removed;
+    std::vector<std::string> gone_sources;
     for (const auto& [source, copied] : own_.made) {
         if (!present.contains(source)) {
-            // Where the request is late, the name may be that of another's file.
-            removed.emplace_back(move_.destination + source.substr(move_.source.size()), copied.copy.etag);
+            gone_sources.push_back(source);
         }
     }
     // Before their names go: a repair knows by these what may be a copy.
-    if (Status gone = remove_copies(std::move(removed)); !gone) {
+    if (Status gone = remove_former_copies(gone_sources); !gone) {
         return gone;
     }
     if (const std::vector<MovedName> all = with_former(announced, names()); all != announced) {
@@ -135,8 +141,13 @@ Status DirectoryRename::copy_what_changed() {
         }
         announced_ = all;
     }
-    std::erase_if(own_.made, [&present](const auto& copied) { return !present.contains(copied.first); });
-    if (Status gone = remove_former_copies(changed); !gone) {
+    std::vector<std::string> copied_before;
+    for (const ObjectInfo& source : changed) {
+        if (own_.made.contains(source.key)) {
+            copied_before.push_back(source.key);
+        }
+    }
+    if (Status gone = remove_former_copies(copied_before); !gone) {
         return gone;
     }
     if (Status copied = copy_tree(store_, changed, record_.rename(), while_held(), own_); !copied) {

@@ -71,6 +71,32 @@ TEST_P(HiddenSinceALookup, ADestinationIsNotWrittenOver) {
 
 INSTANTIATE_TEST_SUITE_P(Lists, HiddenSinceALookup, ::testing::Range(0, 4));
 
+// By a mount that has both directories open. Its copy has the ETag of the one that was made here.
+TEST_F(RenameBesideOthers, AFileThatAnotherMountRenamesThereIsNotTakenForACopyOfWhatIsGone) {
+    store.make_etags_of_content();
+    store.put_object("p/old/b", "of both");
+    bool is_renamed = false;
+    HookedStore hooked(store, [&](int /*request*/) {
+        if (!is_renamed && store.exists("p/new/b")) {
+            is_renamed = true;
+            store.advance_clock(std::chrono::seconds(2));
+            CopyRequest copy;
+            copy.source_key = "p/old/b";
+            copy.key = "p/new/b";
+            EXPECT_TRUE(SyncStore(store).copy(copy));
+            EXPECT_TRUE(SyncStore(store).remove("p/old/b"));
+        }
+        return Fate::kPasses;
+    });
+    EXPECT_EQ(errno_of(rename_over(hooked)), EBUSY);
+    EXPECT_TRUE(is_renamed);
+    int left = 0;
+    for (const std::string& key : store.keys()) {
+        left += store.content(key) == "of both" ? 1 : 0;
+    }
+    EXPECT_GE(left, 1);
+}
+
 TEST_F(RenameBesideOthers, ASecondCopyOfWhatWasChangedReplacesNothingOfOthers) {
     // Also where it has the ETag of the first copy.
     for (const std::string& content : {std::string("of another"), store.content("p/old/b")}) {
