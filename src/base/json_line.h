@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports for machines: one JSON object (RFC 8259), one line. Bytes that are not UTF-8 become U+FFFD. Pure.
-// Only for files that make such reports: it brings the JSON library with it.
+// Reports for machines: one JSON object (RFC 8259), one line. Bytes that are not UTF-8 become U+FFFD. And what files on
+// a disk hold of it, as CBOR (RFC 8949). Pure. Only for files that make or read these: it brings the JSON library with
+// it.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -16,7 +17,7 @@ using Json = nlohmann::ordered_json;
     return value.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-// None that ckptfs has written has one: it would be taken for a whole number, of which it may be none by far.
+// Nothing that ckptfs writes has one. get() makes a whole number of it, which is undefined where that is too large.
 [[nodiscard]] inline bool has_fractions(const Json& json) {
     std::vector<const Json*> left = {&json};
     while (!left.empty()) {

@@ -359,8 +359,11 @@ private:
     bool retries_ GUARDED_BY(mutex_) = false;
     // WritebackEnvironment::keys_elsewhere, some time ago; absent before the first look.
     std::optional<Keys> elsewhere_ GUARDED_BY(mutex_);
+    // The next look is due; it is planned; and how often what was known has been forgotten, which a look under way is
+    // to notice.
     bool looks_elsewhere_ GUARDED_BY(mutex_) = true;
-    std::uint64_t looks_ GUARDED_BY(mutex_) = 0;
+    bool will_look_elsewhere_ GUARDED_BY(mutex_) = false;
+    std::uint64_t times_forgotten_ GUARDED_BY(mutex_) = 0;
     OwnedTimers timers_;
 };
 

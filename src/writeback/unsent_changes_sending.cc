@@ -115,28 +115,29 @@ void UnsentChanges::send_more() {
 // With the locks of the other places, not with this one. What is known may be of before: then it waits a little longer.
 void UnsentChanges::look_elsewhere() {
     for (bool is_known = false; !is_known;) {
-        std::uint64_t look = 0;
+        std::uint64_t forgotten = 0;
         {
             const MutexLock lock(mutex_);
             if (!environment_.keys_elsewhere || !sending_ || !std::exchange(looks_elsewhere_, false)) {
                 return;
             }
-            look = looks_;
+            forgotten = times_forgotten_;
         }
         Keys keys = environment_.keys_elsewhere();
         const MutexLock lock(mutex_);
-        is_known = look == looks_;
+        is_known = forgotten == times_forgotten_;
         if (is_known) {
             elsewhere_ = std::move(keys);
         }
     }
     const MutexLock lock(mutex_);
-    if (!elsewhere_ || elsewhere_->empty()) {
+    if (!elsewhere_ || elsewhere_->empty() || std::exchange(will_look_elsewhere_, true)) {
         return;
     }
     timers_.after(kFirstPause, [this] {
         {
             const MutexLock again(mutex_);
+            will_look_elsewhere_ = false;
             looks_elsewhere_ = true;
         }
         send_more();
@@ -144,7 +145,7 @@ void UnsentChanges::look_elsewhere() {
 }
 
 void UnsentChanges::forget_elsewhere() {
-    ++looks_;
+    ++times_forgotten_;
     elsewhere_.reset();
     looks_elsewhere_ = true;
 }

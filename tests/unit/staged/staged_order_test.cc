@@ -265,6 +265,14 @@ protected:
         });
         return staged;
     }
+    // With ranges between them that are copied. `text`: what it holds.
+    std::shared_ptr<FileWriter> changed_in_two_places(std::string& text) {
+        text = bytes(40 * kMiB);
+        auto staged = open_staged(save(text), Streaming::kNever);
+        change(*staged, text, 5, "changed");
+        change(*staged, text, 25 * kMiB, "changed");
+        return staged;
+    }
     void expect_all_goes_after_the_wait(FileWriter& staged) {
         Answer<Status> aborted;
         staged.abort(Error(), aborted.callback());
@@ -339,10 +347,8 @@ TEST_P(StagedFailuresTest, AHiddenObjectWhoseAnswerWasLostIsRemoved) {
 
 // Another client may have replaced it since.
 TEST_P(StagedFailuresTest, APublishThatMayHaveBeenMadeIsNotMadeAgainWithoutCopies) {
-    std::string text = bytes(40 * kMiB);
-    const auto staged = open_staged(save(text), Streaming::kNever);
-    change(*staged, text, 5, "changed");
-    change(*staged, text, 25 * kMiB, "changed");
+    std::string text;
+    const auto staged = changed_in_two_places(text);
     Error lost = store_error(EIO, "", 0);
     lost.outcome_unknown = true;
     store.inject(Fault{Operation::kCompleteUpload, "", lost, 0, 1, false});
@@ -353,10 +359,8 @@ TEST_P(StagedFailuresTest, APublishThatMayHaveBeenMadeIsNotMadeAgainWithoutCopie
 
 // Nor is it known of a copy whether it was made: that publishes nothing.
 TEST_P(StagedFailuresTest, ACopyOfUnknownOutcomeIsMadeByUploading) {
-    std::string text = bytes(40 * kMiB);
-    const auto staged = open_staged(save(text), Streaming::kNever);
-    change(*staged, text, 5, "changed");
-    change(*staged, text, 25 * kMiB, "changed");
+    std::string text;
+    const auto staged = changed_in_two_places(text);
     Error refused = store_error(EOPNOTSUPP, "NotImplemented", 501);
     refused.outcome_unknown = true;
     store.inject(Fault{Operation::kUploadPartCopy, "", refused, 0, 100, false});
@@ -365,10 +369,8 @@ TEST_P(StagedFailuresTest, ACopyOfUnknownOutcomeIsMadeByUploading) {
 }
 
 TEST_P(StagedFailuresTest, AnUploadThatIsTriedWithoutCopiesDoesNotWait) {
-    std::string text = bytes(40 * kMiB);
-    const auto staged = watched(open_staged(save(text), Streaming::kNever));
-    change(*staged, text, 5, "changed");
-    change(*staged, text, 25 * kMiB, "changed");
+    std::string text;
+    const auto staged = watched(changed_in_two_places(text));
     store.inject(Fault{Operation::kUploadPartCopy, "", store_error(EOPNOTSUPP, "NotImplemented", 501), 0, 100, false});
     ASSERT_TRUE(commit(*staged));
     EXPECT_TRUE(saved() == text);
