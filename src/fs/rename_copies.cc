@@ -72,7 +72,8 @@ bool is_copy_of_former(const Candidate& each) {
 }
 
 bool is_copy(const Candidate& each, const std::string& rename_id) {
-    return is_copy_of_rename(write_id_of(each.object), rename_id) || is_copy_of_source(each) || is_copy_of_former(each);
+    return is_copy_of_rename(write_id_of(each.object), rename_id) ||
+           (!each.is_saved_by_another && (is_copy_of_source(each) || is_copy_of_former(each)));
 }
 
 // A copy of what the source still holds is known by that. ETags do not tell of others: another mount may have renamed

@@ -243,6 +243,20 @@ TEST_F(RenameCopies, WhatAnotherMountSavesBeforeTheDirectoryIsHiddenStays) {
     EXPECT_EQ(tree("old"), kWhole);
 }
 
+// What other programs save has no write ID: of equal size it looks like a copy, but for its age.
+TEST_F(RenameCopies, WhatAnotherProgramSavedLongBeforeTheDirectoryIsHiddenStays) {
+    store.put_object("p/old/a", "a");
+    store.put_object("p/new/a", "z");
+    store.advance_clock(Milliseconds(60000));
+    // Killed before it has looked whether the destination is empty.
+    HookedStore mortal(store, [&](int) { return store.exists("p/new/") ? Fate::kFails : Fate::kPasses; });
+    EXPECT_FALSE(rename_with(mortal));
+    ASSERT_TRUE(store.exists("p/new/"));
+    ASSERT_TRUE(repaired());
+    EXPECT_EQ(store.content("p/new/a"), "z");
+    EXPECT_EQ(tree("new"), Tree({"a"}));
+}
+
 TEST_F(RenameCopies, ALargeFileThatAnotherMountSavesMeanwhileStays) {
     save_as("p/old/large", std::string(kMultipartCopyThreshold, 'x'));
     store.hold(Operation::kCompleteUpload);
