@@ -38,8 +38,8 @@ public:
     // was handed over, as a child's standard output is, and not merely inherited by a fork.
     [[nodiscard]] virtual bool handed_down(std::uint64_t inode, pid_t process) const = 0;
     [[nodiscard]] virtual ExitState exit_state(pid_t thread) const = 0;
-    // A signal has ended it, and it may not have closed all that it had open: it does so one after another, and shows
-    // no descriptor from the first on.
+    // A signal ends the process, and it may not have closed all that it had open: first it may dump core, then it
+    // closes one descriptor after another, and shows none of them from the first on.
     [[nodiscard]] virtual bool is_being_killed(pid_t process) const = 0;
     // A process, or this one, holds a lock on the inode of our mount, by flock(2) or fcntl(2). False also where /proc
     // cannot tell.

@@ -118,7 +118,8 @@ std::optional<TaskStatus> parse_task_status(std::string_view text) {
         return std::nullopt;
     }
     constexpr std::uint64_t kSigkillBit = std::uint64_t{1} << (SIGKILL - 1);
-    return TaskStatus{*thread_group, ((*own | *shared) & kSigkillBit) != 0};
+    return TaskStatus{*thread_group, ((*own | *shared) & kSigkillBit) != 0, (*shared & kSigkillBit) != 0,
+                      value_of<int>(text, "CoreDumping").value_or(0) != 0};
 }
 
 bool may_trace_everyone(std::string_view status_text) {

@@ -26,7 +26,12 @@ struct TaskStat {
 // /proc/TID/status
 struct TaskStatus {
     pid_t thread_group = 0;
+    // For the thread or for its whole process.
     bool sigkill_pending = false;
+    // For the whole process: sent by kill(2). Those that exec(2) and exit_group(2) send are for single threads.
+    bool process_sigkill_pending = false;
+    // Linux 4.15 and later.
+    bool is_dumping_core = false;
 };
 [[nodiscard]] std::optional<TaskStatus> parse_task_status(std::string_view text);
 

@@ -154,6 +154,16 @@ std::optional<DescriptorCount> count_of_process(pid_t process, std::uint64_t ino
     return DescriptorCount{};
 }
 
+// A fatal signal was sent, but the main thread still dumps core, which takes minutes where there is much memory, or
+// waits in a system call that no signal ends. Linux 5.17 and later show the signal in `exit_code` meanwhile; that of a
+// stopped process is there too, and has no SIGKILL beside it. Nor has exec(2), which sends one to the main thread, a
+// signal in `exit_code`.
+bool is_about_to_exit(pid_t process, bool has_fatal_code) {
+    const auto status = status_of(process);
+    return status &&
+           (status->is_dumping_core || status->process_sigkill_pending || (status->sigkill_pending && has_fatal_code));
+}
+
 // Of all its threads: a child is listed with the one that forked it.
 std::vector<pid_t> children_of(pid_t process) {
     std::vector<pid_t> children;
@@ -236,7 +246,14 @@ ExitState ProcInspector::exit_state(pid_t thread) const {
 
 bool ProcInspector::is_being_killed(pid_t process) const {
     const auto leader = process > 0 ? stat_of(process) : std::nullopt;
-    if (!leader || !leader->exiting || (leader->exit_code & 0x7F) == 0) {
+    if (!leader) {
+        return false;
+    }
+    const bool has_fatal_code = (leader->exit_code & 0x7F) != 0;
+    if (!leader->exiting) {
+        return is_about_to_exit(process, has_fatal_code);
+    }
+    if (!has_fatal_code) {
         return false;
     }
     if (!leader->has_ended) {

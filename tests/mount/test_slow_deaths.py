@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 from harness.programs import wait_until
@@ -90,11 +91,19 @@ def test_the_close_of_a_child_that_wrote_as_well_fails(mount, simulator, prefix)
     assert "closed" not in dying.process.stdout.read()
 
 
-@pytest.mark.parametrize("publish", [
-    lambda made: (made / ".metadata").write_bytes(b"complete"),
-    lambda made: (made / "file").rename(made / "renamed"),
-    lambda made: sync(made / "file"),
-], ids=["a marker", "a rename", "an fsync"])
+def publish_marker(made) -> None:
+    (made / ".metadata").write_bytes(b"complete")
+
+
+def publish_renamed(made) -> None:
+    (made / "file").rename(made / "renamed")
+
+
+def publish_synced(made) -> None:
+    sync(made / "file")
+
+
+@pytest.mark.parametrize("publish", [publish_marker, publish_renamed, publish_synced])
 def test_nothing_else_publishes_it(mount, simulator, prefix, publish):
     dying = Dying(mount, "parent")
     with pytest.raises(OSError) as refused:
@@ -103,6 +112,65 @@ def test_nothing_else_publishes_it(mount, simulator, prefix, publish):
     dying.end_child()
     dying.end()
     wait_until(lambda: "its writer was killed" in dying.made.log(), "the half to be given up")
+    assert simulator.content(prefix + "file") == GOOD
+    assert prefix + ".metadata" not in simulator.keys(prefix)
+
+
+# Writes a half, and then looks for a name on another mount.
+WRITE_AND_LOOK = r"""
+    import os, resource, sys
+    file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.write(file, b"half" * 1000)
+    resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    os.chdir(sys.argv[2])
+    os.write(1, b"written\n")
+    sys.stdin.readline()
+    os.path.exists("name")
+"""
+
+
+def core_is_dumped(process: int) -> bool:
+    return "CoreDumping:\t1" in Path(f"/proc/{process}/status").read_text()
+
+
+@pytest.fixture
+def cores_in_working_directories():
+    """Of all processes of the machine, for the time of one test."""
+    pattern = Path("/proc/sys/kernel/core_pattern")
+    before = pattern.read_text()
+    if before.startswith(("|", "/")):
+        pattern.write_text("core")
+    yield
+    if pattern.read_text() != before:
+        pattern.write_text(before)
+
+
+@pytest.mark.parametrize("killed", ["dumps core", "waits"])
+@pytest.mark.parametrize("publish", [publish_marker, publish_renamed, publish_synced])
+@pytest.mark.usefixtures("cores_in_working_directories")
+def test_nothing_publishes_the_half_of_one_that_is_not_yet_exiting(mount, simulator, prefix, killed, publish):
+    made, slow = mount(), mount()
+    (made / "file").write_bytes(GOOD)
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(WRITE_AND_LOOK), made / "file", slow.path],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "written\n"
+    if killed == "waits":
+        simulator.inject({"op": "*", "key": prefix + "name*", "action": "hang"})
+        process.stdin.write("\n")
+        process.stdin.flush()
+        wait_until(lambda: simulator.fault_hits() > 0, "the process to wait for the other mount")
+    slow.process.send_signal(signal.SIGSTOP)
+    process.send_signal(signal.SIGABRT if killed == "dumps core" else signal.SIGKILL)
+    if killed == "dumps core":
+        wait_until(lambda: core_is_dumped(process.pid), "the core to be dumped")
+    with pytest.raises(OSError) as refused:
+        publish(made)
+    assert refused.value.errno == errno.EIO
+    simulator.clear_faults()
+    slow.process.send_signal(signal.SIGCONT)
+    process.wait(20)
+    wait_until(lambda: "its writer was killed" in made.log(), "the half to be given up")
     assert simulator.content(prefix + "file") == GOOD
     assert prefix + ".metadata" not in simulator.keys(prefix)
 

@@ -81,6 +81,18 @@ TEST(ParseTaskStatus, SeesSigkillAndNothingElse) {
     EXPECT_FALSE(parse_task_status(status_text("0000000000002000", "0000000000004200"))->sigkill_pending);
 }
 
+TEST(ParseTaskStatus, TellsAKilledProcessFromAThreadThatMustEnd) {
+    EXPECT_FALSE(parse_task_status(status_text("0000000000000100", "0000000000000000"))->process_sigkill_pending);
+    EXPECT_TRUE(parse_task_status(status_text("0000000000000000", "0000000000004100"))->process_sigkill_pending);
+}
+
+TEST(ParseTaskStatus, SeesACoreDump) {
+    const std::string text = status_text("0000000000000000", "0000000000000000");
+    EXPECT_FALSE(parse_task_status(text)->is_dumping_core) << "not told";
+    EXPECT_FALSE(parse_task_status(text + "CoreDumping:\t0\n")->is_dumping_core);
+    EXPECT_TRUE(parse_task_status(text + "CoreDumping:\t1\n")->is_dumping_core);
+}
+
 TEST(ParseTaskStatus, RefusesWhatIsNotAStatus) {
     EXPECT_FALSE(parse_task_status(""));
     EXPECT_FALSE(parse_task_status("Tgid:\t4711\n"));
