@@ -12,7 +12,7 @@ namespace ckptfs {
 
 bool version_is_gone(const Error& error) {
     return error.errno_value == ESTALE || error.errno_value == ENOENT || is_condition_failed(error) ||
-           error.http_status == 404;
+           (error.http_status == 404 && !error.retryable);
 }
 
 void keep_on_disk(const CachedVersion& version, const std::shared_ptr<CachedBlock>& block) {

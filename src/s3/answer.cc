@@ -15,6 +15,9 @@
 namespace ckptfs::s3 {
 namespace {
 
+// As StoreHabits knows it: what says that a key is not there has a request ID.
+constexpr const char* kNumbersAbsences = "request IDs with 404";
+
 bool is_success(int status) {
     return status >= 200 && status < 300;
 }
@@ -29,7 +32,17 @@ bool is_of_a_store(const FailedRequest& failed) {
     return !failed.body.code.empty() || !failed.request_id.empty();
 }
 
-Error error_answer(Call& call, const std::string& bucket, const HttpResponse& response, S3ErrorBody body) {
+// "404 page not found" of a proxy that has lost its routes, which names no code, and a HEAD could not tell by that: it
+// must not make a file look as if it were not there. Stores that number no such answers cannot be told from proxies.
+bool is_absence_by_a_proxy(const FailedRequest& failed, StoreHabits& habits) {
+    if (failed.status == 404 && !failed.request_id.empty()) {
+        habits.note(kNumbersAbsences);
+    }
+    return failed.status == 404 && !is_of_a_store(failed) && habits.has(kNumbersAbsences);
+}
+
+Error error_answer(Call& call, const std::string& bucket, StoreHabits& habits, const HttpResponse& response,
+                   S3ErrorBody body) {
     FailedRequest failed;
     failed.operation = call.request.operation;
     failed.bucket = bucket;
@@ -44,18 +57,21 @@ Error error_answer(Call& call, const std::string& bucket, const HttpResponse& re
         call.server_time = parse_http_date(response.header("date"));
     }
     call.retry_after = retry_after(response);
+    failed.by_proxy = is_absence_by_a_proxy(failed, habits);
     return store_error(failed);
 }
 
-Result<HttpResponse> judged_by_what_it_says(Call& call, const std::string& bucket, Result<HttpResponse> answer) {
+Result<HttpResponse> judged_by_what_it_says(Call& call, const std::string& bucket, StoreHabits& habits,
+                                            Result<HttpResponse> answer) {
     if (!answer) {
         return failure(transport_error(call, bucket, std::move(answer.error())));
     }
     if (!is_success(answer->status)) {
-        return failure(error_answer(call, bucket, *answer, parse_error_body(answer->body).value_or(S3ErrorBody{})));
+        S3ErrorBody body = parse_error_body(answer->body).value_or(S3ErrorBody{});
+        return failure(error_answer(call, bucket, habits, *answer, std::move(body)));
     }
     if (auto body = error_inside(*answer)) {
-        return failure(error_answer(call, bucket, *answer, std::move(*body)));
+        return failure(error_answer(call, bucket, habits, *answer, std::move(*body)));
     }
     if (call.accept) {
         if (Status accepted = call.accept(*answer); !accepted) {
@@ -72,8 +88,8 @@ Result<HttpResponse> judged_by_what_it_says(Call& call, const std::string& bucke
 
 }  // namespace
 
-Result<HttpResponse> judged(Call& call, const std::string& bucket, Result<HttpResponse> answer) {
-    Result<HttpResponse> outcome = judged_by_what_it_says(call, bucket, std::move(answer));
+Result<HttpResponse> judged(Call& call, const std::string& bucket, StoreHabits& habits, Result<HttpResponse> answer) {
+    Result<HttpResponse> outcome = judged_by_what_it_says(call, bucket, habits, std::move(answer));
     if (!outcome && (call.request.method == "GET" || call.request.method == "HEAD")) {
         // What only reads has no effect: the look at a key leaves no doubt about the commit whose RetryState it shares.
         outcome.error().outcome_unknown = false;

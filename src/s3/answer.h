@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an attempt's answer says: a response to go on with, or an Error that names the request and what to do.
-// Pure, but for what it notes on the call.
+// Pure, except for what it notes on the call and of the store's habits.
 #pragma once
 
 #include <string>
@@ -10,10 +10,12 @@
 #include "ckptfs/status.h"
 #include "s3/attempt.h"
 #include "s3/call.h"
+#include "s3/store_habits.h"
 
 namespace ckptfs::s3 {
 
-[[nodiscard]] Result<HttpResponse> judged(Call& call, const std::string& bucket, Result<HttpResponse> answer);
+[[nodiscard]] Result<HttpResponse> judged(Call& call, const std::string& bucket, StoreHabits& habits,
+                                          Result<HttpResponse> answer);
 // It may refuse, but it is there.
 [[nodiscard]] bool shows_a_store(const Result<HttpResponse>& outcome);
 // Of a request that had no response, or was not sent.

@@ -32,6 +32,7 @@ constexpr std::string_view kFullAdvice = "the store is full";
 constexpr std::string_view kQuotaAdvice = "the bucket's quota is used up";
 constexpr std::string_view kEndedUploadAdvice = "the upload is gone: ended by a lifecycle rule, by gc or by hand";
 constexpr std::string_view kTlsAdvice = "the endpoint speaks TLS; did you mean https:// instead of http://?";
+constexpr std::string_view kProxyAdvice = "this is not the store's answer; check the proxy in front of it";
 constexpr std::string_view kBucketAdvice = "no such bucket; check its name and the endpoint";
 
 constexpr auto kRules = std::to_array<Rule>({
@@ -130,6 +131,8 @@ Rule rule_by_status(int status) {
     return {"", status >= 400 ? EINVAL : EIO, Recovery::kNone, ""};
 }
 
+constexpr Rule kProxyRule{"", EIO, Recovery::kRetry, kProxyAdvice, true};
+
 Rule rule_for(std::string_view code, int status) {
     const auto* const found =
         std::find_if(kRules.begin(), kRules.end(), [code](const Rule& rule) { return rule.code == code; });
@@ -222,7 +225,7 @@ bool asks_for_tls(std::string_view body) {
 }
 
 Error store_error(const FailedRequest& failed) {
-    const Rule rule = rule_for(failed.body.code, failed.status);
+    const Rule rule = failed.by_proxy ? kProxyRule : rule_for(failed.body.code, failed.status);
     Error error;
     error.errno_value = rule.errno_value;
     error.s3_code = code_as_label(failed.body.code);

@@ -19,7 +19,7 @@ enum class Recovery : std::uint8_t {
     kSlowDown,
     // Look for newer credentials; final where there are none.
     kRefreshCredentials,
-    // Take the time from the response's Date header, once.
+    // Take the time from the response's Date header; at once, and from the second time on as kRetry.
     kCorrectClock,
     // The bytes were damaged on the way, or are damaged here: the second time is final.
     kRetryOnce,
@@ -45,6 +45,8 @@ struct FailedRequest {
     std::string request_id;
     // The answer came from a server that wanted TLS.
     bool wants_tls = false;
+    // The answer came from a proxy in front of the store, which may come to reach it.
+    bool by_proxy = false;
     // What 412 means to the caller: ESTALE for If-Match, EEXIST for If-None-Match.
     int precondition_errno = ESTALE;
 };

@@ -258,7 +258,7 @@ HttpRequest RequestSender::attempt_request(const SharedCall& call) {
 }
 
 void RequestSender::on_answer(const SharedCall& call, int attempt, Result<HttpResponse> answer) {
-    Result<HttpResponse> outcome = judged(*call, bucket_, std::move(answer));
+    Result<HttpResponse> outcome = judged(*call, bucket_, habits_, std::move(answer));
     if (!outcome) {
         leave_out_time_that_moved(*call, outcome.error());
     }
