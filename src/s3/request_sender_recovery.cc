@@ -92,7 +92,7 @@ void RequestSender::refresh_credentials(const SharedCall& call, Error error) {
 }
 
 void RequestSender::correct_clock(const SharedCall& call, Error error) {
-    if (std::exchange(call->clock_corrected, true) || !call->server_time) {
+    if (!call->server_time) {
         error.retryable = false;
         finish(call, failure(std::move(error)));
         return;
@@ -104,7 +104,13 @@ void RequestSender::correct_clock(const SharedCall& call, Error error) {
                    "store's time: synchronise it",
                    corrected.by.count()));
     }
-    retry_now(call);
+    if (!std::exchange(call->clock_corrected, true)) {
+        retry_now(call);
+        return;
+    }
+    // One of the store's servers, which has the wrong time, has taken the correction back.
+    error.retryable = true;
+    retry_later(call, std::move(error));
 }
 
 void RequestSender::retry_now(const SharedCall& call) {

@@ -95,6 +95,28 @@ TEST_F(Outage, ItsEndIsUsedByAllWithinThreeSeconds) {
     EXPECT_GT(ended_.back() - ended_.front(), seconds(1));
 }
 
+// One of ten servers is 20 minutes ahead: what it refuses is signed by its time, and refused by the next.
+TEST_F(Outage, AServerWithTheWrongTimeIsGotOver) {
+    int sent = 0;
+    transport_.answer_with([&](const HttpRequest&) -> HttpResponse {
+        constexpr const char* kSkewed = "<Error><Code>RequestTimeTooSkewed</Code></Error>";
+        switch (++sent) {
+            case 1:
+                return {403, {{"date", "Sat, 01 Jan 2022 00:20:00 GMT"}}, kSkewed};
+            case 2:
+                return {403, {{"date", "Sat, 01 Jan 2022 00:00:00 GMT"}}, kSkewed};
+            default:
+                return {200, {}, ""};
+        }
+    });
+    send("a");
+    EXPECT_EQ(sent, 2);
+    EXPECT_TRUE(failed_.empty());
+    run_until(seconds(10));
+    EXPECT_EQ(sent, 3);
+    EXPECT_EQ(ended_.size(), 1U);
+}
+
 TEST_F(Outage, AnAnswerThatRefusesEndsItToo) {
     answer([](const std::string& url, Milliseconds time) {
         return time < seconds(60) ? 500 : (url.ends_with("none") ? 404 : 200);
