@@ -53,7 +53,9 @@ Result<Found> probe(ObjectStore& store, const std::string& key, WallTime uploade
     if (!listed) {
         return failure(listed.error());
     }
-    if (const auto right = remove_pinned(store, key, listed->etag); !right || !right->empty()) {
+    // Refused as another version, it may be gone: by an attempt whose answer was lost.
+    const auto right = remove_pinned(store, key, listed->etag);
+    if (!is_another_version(right) && (!right || !right->empty())) {
         return right || is_final(right.error()) ? Result<Found>(Found{}) : failure(right.error());
     }
     const Result<ObjectInfo> left = wait_for<ObjectInfo>([&](auto done) { store.head(key, done); });

@@ -26,9 +26,13 @@ constexpr std::size_t kMaxKeys = 1000;
 // As StoreHabits knows it.
 constexpr const char* kPinnedDelete = "if-match of DeleteObject";
 
+bool is_absent(const Error& error) {
+    return error.s3_code == "NoSuchKey";
+}
+
 // The version is gone, or was replaced after an attempt of this call that may have removed it.
 bool is_gone(const Error& error) {
-    return error.s3_code == "NoSuchKey" || (error.errno_value == ESTALE && error.outcome_unknown);
+    return is_absent(error) || (error.errno_value == ESTALE && error.outcome_unknown);
 }
 
 // What stores say that want MD5, or know no other checksum here. Amazon S3 said InvalidRequest before it knew others.
@@ -192,11 +196,12 @@ private:
         };
     }
 
-    // `outcome_unknown`: an earlier attempt may have deleted them.
+    // `outcome_unknown`: an earlier attempt may have deleted them. What has another version now the caller judges: it
+    // may have been there before that attempt, which had no effect.
     void note_failures(std::vector<DeleteFailure> failures, bool outcome_unknown) REQUIRES(mutex_) {
         for (DeleteFailure& failed : failures) {
             failed.error.outcome_unknown = failed.error.outcome_unknown || outcome_unknown;
-            if (!is_gone(failed.error)) {
+            if (!is_absent(failed.error)) {
                 failures_.push_back(std::move(failed));
             }
         }
