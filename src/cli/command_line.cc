@@ -132,6 +132,7 @@ struct ToolWords {
     bool json = false;
     std::string older_than = "24h";
     bool end = false;
+    bool forget_disks = false;
     std::string probe_mib = "256";
     std::vector<Setting> settings;
 };
@@ -157,6 +158,8 @@ CLI::App* add_tool(CLI::App& app, const ToolCommand& tool, ToolWords& words) {
         command->add_option("--older-than", words.older_than, "ignore anything begun more recently [24h]")
             ->type_name("TIME");
         command->add_flag("--end", words.end, "abort or remove what is abandoned, instead of only listing it");
+        command->add_flag("--forget-disks", words.forget_disks,
+                          "treat disks of --ack disk that were silent for as long as lost");
     }
     if (tool.tool == Tool::kDoctor) {
         command->add_option("--probe-mib", words.probe_mib, "maximum MiB to send, and to receive, for the rates [256]")
@@ -208,6 +211,7 @@ CommandLine tool_request(const ToolCommand& tool, ToolWords words) {
     request.json = words.json;
     request.older_than = *older_than;
     request.end = words.end;
+    request.forget_disks = words.forget_disks;
     request.probe_mib = *probe_mib;
     request.settings = std::move(words.settings);
     return request;

@@ -75,6 +75,7 @@ struct ToolRequest {
     // Of gc.
     Milliseconds older_than{0};
     bool end = false;
+    bool forget_disks = false;
     // Of doctor: sent, and received, to measure rates, at most.
     std::uint64_t probe_mib = 0;
     std::vector<Setting> settings;

@@ -152,8 +152,8 @@ int gc(const Access& access, const ToolRequest& request, const std::string& pref
     const auto found = [&](const FoundLeftover& leftover) {
         static_cast<void>(!write_out(as_bytes(request.json ? json_of(leftover) : describe(leftover) + "\n")));
     };
-    const auto totals =
-        collect_garbage(access.store(), access.clock(), {prefix, request.older_than, request.end}, found);
+    const GarbageRequest garbage{prefix, request.older_than, request.end, request.forget_disks};
+    const auto totals = collect_garbage(access.store(), access.clock(), garbage, found);
     if (!totals) {
         return fail(totals.error());
     }

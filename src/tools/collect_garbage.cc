@@ -188,6 +188,7 @@ private:
             const ObjectInfo& object = each.object;
             begun.push_back(
                 {{object.key, ""}, object.last_modified, each.kind, object.size, std::move(each.rename_id)});
+            are_disks_awaited_ |= each.kind == LeftoverKind::kUnsent && !request_.forget_disks;
         }
         return begun;
     }
@@ -250,7 +251,15 @@ private:
             }
         }
         const Leftover state = judge(begun.when, mounts, now_, request_.older_than);
-        return state == Leftover::kAbandoned && hiding_.contains(begun.rename_id) ? Leftover::kUnfinished : state;
+        if (state != Leftover::kAbandoned) {
+            return state;
+        }
+        // What a disk sends may be a copy of a hidden file that was sent before.
+        const bool may_be_asked_for = begun.kind == LeftoverKind::kUnsent || begun.kind == LeftoverKind::kFile;
+        if (may_be_asked_for && are_disks_awaited_) {
+            return Leftover::kNeededByDisk;
+        }
+        return hiding_.contains(begun.rename_id) ? Leftover::kUnfinished : state;
     }
 
     std::vector<SeenMount> mounts_above(const std::string& key) const {
@@ -271,6 +280,8 @@ private:
     std::vector<ObjectInfo> dead_;
     // Renames, by their UUIDs.
     std::set<std::string> hiding_;
+    // Some have files that are not in the bucket.
+    bool are_disks_awaited_ = false;
 };
 
 std::string_view what(LeftoverKind kind) {
@@ -343,6 +354,9 @@ std::string describe(const FoundLeftover& leftover) {
                               mebibytes(leftover.size), hours, leftover.ended ? ended : name_of(leftover.state));
     if (leftover.state == Leftover::kUnfinished) {
         text += ": a mount of the prefix ends it when it lists the directory";
+    }
+    if (leftover.state == Leftover::kNeededByDisk) {
+        text += ": mount its --cache-dir again, or give --forget-disks if it is lost";
     }
     if (!leftover.problem.empty()) {
         text += ": " + escaped(leftover.problem);

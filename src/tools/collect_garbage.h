@@ -32,6 +32,8 @@ struct GarbageRequest {
     Milliseconds older_than{0};
     // Else it is only reported.
     bool end = false;
+    // Disks that have acknowledged files and are silent for that long are lost.
+    bool forget_disks = false;
 };
 
 struct FoundLeftover {

@@ -29,6 +29,8 @@ std::string_view name_of(Leftover leftover) {
             return "perhaps in use";
         case Leftover::kUnfinished:
             return "unfinished";
+        case Leftover::kNeededByDisk:
+            return "needed by a disk";
     }
     return "";
 }

@@ -20,6 +20,8 @@ enum class Leftover : std::uint8_t {
     kPerhapsInUse,
     // Of a rename that hides a directory: a mount ends it.
     kUnfinished,
+    // A disk that has acknowledged files may need it to send them, however long it has been away.
+    kNeededByDisk,
 };
 [[nodiscard]] std::string_view name_of(Leftover leftover);
 

@@ -54,7 +54,7 @@ protected:
     }
     GarbageTotals collect(bool end, const std::string& prefix = "") {
         found_.clear();
-        const auto totals = collect_garbage(store_, clock_, {prefix, hours(24), end},
+        const auto totals = collect_garbage(store_, clock_, {prefix, hours(24), end, forget_disks_},
                                             [this](const FoundLeftover& each) { found_[each.upload.key] = each; });
         EXPECT_TRUE(totals);
         return totals.value_or(GarbageTotals{});
@@ -63,6 +63,7 @@ protected:
     testing::FakeStore store_;
     LaterClock clock_;
     std::map<std::string, FoundLeftover> found_;
+    bool forget_disks_ = false;
 };
 
 TEST_F(CollectGarbage, TellsAndEndsWhatIsAbandonedBelowThePrefix) {
@@ -119,6 +120,22 @@ TEST_F(CollectGarbage, RemovesHiddenFilesThatNobodyNames) {
     EXPECT_EQ(totals.ended, 1U);
     EXPECT_TRUE(found_["run/.ckptfs/tmp/1"].ended);
     EXPECT_EQ(store_.keys(), (std::vector<std::string>{"run/.ckptfs/mounts/1", "run/.ckptfs/tmp/2", "run/model"}));
+}
+
+// The change that the disk has may be a copy of the hidden file, which it has sent already.
+TEST_F(CollectGarbage, KeepsWhatADiskThatIsAwayMayNeed) {
+    store_.put_object("run/.ckptfs/tmp/1", std::string(100, 'x'));
+    store_.put_object("run/.ckptfs/unsent/step/disk-1-1", "node1");
+    pass(hours(25));
+    EXPECT_EQ(collect(true, "run/").ended, 0U);
+    EXPECT_EQ(describe(found_["run/.ckptfs/tmp/1"]),
+              "run/.ckptfs/tmp/1: hidden file, 0.0 MiB, begun 25 h ago, needed by a disk: mount its --cache-dir "
+              "again, or give --forget-disks if it is lost");
+    EXPECT_EQ(found_["run/.ckptfs/unsent/step/disk-1-1"].state, Leftover::kNeededByDisk);
+    EXPECT_EQ(store_.keys().size(), 2U);
+    forget_disks_ = true;
+    EXPECT_EQ(collect(true, "run/").ended, 2U);
+    EXPECT_TRUE(store_.keys().empty());
 }
 
 TEST_F(CollectGarbage, RemovesRecordsOfFailuresOnceNoMountLives) {
