@@ -46,8 +46,6 @@ constexpr std::size_t kWorthATrim = std::size_t{8} << 20;
 // glibc makes eight a processor, and keeps the free end of each but the first. Data has buffers of its own.
 constexpr int kHeapArenas = 4;
 constexpr Milliseconds kLookForUnused{std::chrono::seconds(10)};
-// A daemon whose mount was taken away finishes in seconds, as a rule.
-constexpr Milliseconds kLookForLeftovers{std::chrono::seconds(10)};
 // The user waits at the terminal.
 constexpr Milliseconds kCheckFor{std::chrono::seconds(10)};
 
@@ -114,20 +112,6 @@ Status Machinery::check_bucket() {
     return ckptfs::check_bucket(**store, config_.store.prefix, config_.names.read_only, random_uuid());
 }
 
-// Of one that still finishes what it has to do, and may be killed meanwhile.
-void Machinery::watch_for_leftovers(const std::string& directory, const std::string& place) {
-    another_lives_ = true;
-    leftover_watch_ = std::make_unique<Periodic>(*timer_, kLookForLeftovers, [this, directory, place] {
-        if (!another_lives_) {
-            return;
-        }
-        blocking_->post([this, directory, place] {
-            another_lives_ = is_another_in_use(directory, place, journal_->path());
-            end_leftovers_of_mounts(take_leftovers(directory, place), nullptr);
-        });
-    });
-}
-
 // Where the connection lives on, as after umount -l, the session's end may wait for a lock in the kernel that a caller
 // holds, and that one for the store: until the store's requests are cancelled.
 void Machinery::end(Session& session) {
@@ -165,6 +149,13 @@ void Machinery::say_goodbye() {
 
 void Machinery::end_leftover_uploads() {
     end_leftovers_of_mounts(std::exchange(leftovers_, {}), [this] { others_know_all(); });
+    if (!living_place_) {
+        return;
+    }
+    leftover_watch_ = std::make_unique<LeftoverWatch>(*timer_, *living_place_, [this](std::vector<Leftovers> found) {
+        const auto leftovers = std::make_shared<std::vector<Leftovers>>(std::move(found));
+        blocking_->post([this, leftovers] { end_leftovers_of_mounts(std::move(*leftovers), nullptr); });
+    });
 }
 
 // Before their journals go: ours has them from then on.

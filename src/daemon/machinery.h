@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@
 #include "ckptfs/executor.h"
 #include "ckptfs/status.h"
 #include "daemon/heartbeat.h"
+#include "daemon/leftover_watch.h"
 #include "daemon/store_client.h"
 #include "daemon/unsent_disks.h"
 #include "disk/disk_cache.h"
@@ -108,7 +110,6 @@ private:
     [[nodiscard]] Result<std::uint64_t> unsent_limit() const;
     [[nodiscard]] WritebackEnvironment writeback_environment(ObjectStore& bucket, std::uint64_t limit);
     Result<ObjectStore*> acknowledging_store(ObjectStore& bucket, std::vector<UnsentPlace> disks);
-    void watch_for_leftovers(const std::string& directory, const std::string& place);
     void say_goodbye();
     void cancel();
     void recall_failures(std::vector<Leftovers>& leftovers);
@@ -139,9 +140,9 @@ private:
     std::unique_ptr<Executor> unsent_threads_;
     std::unique_ptr<Executor> marker_threads_;
     std::unique_ptr<MemoryPool> pool_;
-    // Notified of uploads until the client has stopped.
     // Of the disks of --ack disk: the next mount may have them once the journal, which says what is left, is let go.
     std::vector<std::shared_ptr<const FileDescriptor>> place_locks_;
+    // Notified of uploads until the client has stopped.
     std::unique_ptr<MountJournal> journal_;
     std::vector<Leftovers> leftovers_;
     LostAnswers lost_answers_;
@@ -179,9 +180,9 @@ private:
     std::unique_ptr<Periodic> memory_watch_;
     // Of the heap, in bytes: what names and requests needed is free again.
     std::atomic<std::size_t> free_after_trim_ = 0;
-    // An earlier mount of this place has not ended.
-    std::atomic<bool> another_lives_ = false;
-    std::unique_ptr<Periodic> leftover_watch_;
+    // Of an earlier mount of this place that has not ended, if there is one.
+    std::optional<LeftoverWatch::Place> living_place_;
+    std::unique_ptr<LeftoverWatch> leftover_watch_;
 };
 
 }  // namespace ckptfs

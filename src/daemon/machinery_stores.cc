@@ -115,7 +115,7 @@ void Machinery::open_journal(const std::vector<UnsentPlace>& disks) {
         other_disks_.push_back(disks[number].directory);
     }
     if (journals.another_lives && directory) {
-        watch_for_leftovers(*directory, place);
+        living_place_ = {*directory, place, journal_->path()};
     }
 }
 
