@@ -69,6 +69,9 @@ struct GetRequest {
     // Bytes in order, from the first byte of the range. After a broken connection the store resumes where it stopped
     // (pinned by the ETag it has seen), so that no byte is delivered twice. Returning false cancels.
     std::function<bool(ByteSpan)> on_body;
+    // Called before the first byte where the answer does not tell which version it is of: only the end of the request
+    // says whether the bytes may be used.
+    std::function<void()> on_unidentified{};
 };
 
 struct GetResponse {

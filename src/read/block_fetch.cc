@@ -94,6 +94,7 @@ void BlockFetch::start(ReadEnvironment& environment, std::shared_ptr<CachedVersi
     auto fetch = std::make_shared<BlockFetch>(environment, std::move(version), std::move(run));
     GetRequest request = fetch->version_->request(ByteRange{fetch->offset_, fetch->length_, false});
     request.on_body = [fetch](ByteSpan bytes) { return fetch->take(bytes); };
+    request.on_unidentified = [fetch] { fetch->is_unidentified_ = true; };
     environment.store.get(std::move(request), [fetch](Result<GetResponse> result) { fetch->end(std::move(result)); });
 }
 
@@ -119,23 +120,41 @@ bool BlockFetch::take(ByteSpan bytes) {
         if (current_ == run_->blocks.size()) {
             return false;
         }
-        CachedBlock& block = *run_->blocks[current_];
-        const std::uint32_t filled = block.filled.load(std::memory_order_relaxed);
-        const std::size_t size = std::min<std::size_t>(bytes.size(), block.size - filled);
-        std::memcpy(block.buffer.data() + filled, bytes.data(), size);
+        // The run lets go of a block that is full.
+        const std::shared_ptr<CachedBlock> block = run_->blocks[current_];
+        const std::size_t size = std::min<std::size_t>(bytes.size(), block->size - filled_);
+        std::memcpy(block->buffer.data() + filled_, bytes.data(), size);
         bytes = bytes.subspan(size);
-        const auto now_filled = static_cast<std::uint32_t>(filled + size);
-        block.filled.store(now_filled);
-        const bool full = now_filled == block.size;
-        if (full) {
-            keep_on_disk(*version_, run_->blocks[current_]);
+        filled_ += static_cast<std::uint32_t>(size);
+        if (!is_unidentified_) {
+            publish(block, filled_);
         }
-        if (full || now_filled >= block.wake_at.load()) {
-            environment_.cache.filled(run_->blocks[current_]);
+        if (filled_ == block->size) {
+            ++current_;
+            filled_ = 0;
         }
-        current_ += full ? 1 : 0;
     }
     return true;
+}
+
+void BlockFetch::publish(const std::shared_ptr<CachedBlock>& block, std::uint32_t filled) {
+    block->filled.store(filled);
+    const bool full = filled == block->size;
+    if (full) {
+        keep_on_disk(*version_, block);
+    }
+    if (full || filled >= block->wake_at.load()) {
+        environment_.cache.filled(block);
+    }
+}
+
+void BlockFetch::publish_held_back() {
+    for (std::size_t each = 0; each < run_->blocks.size(); ++each) {
+        const std::shared_ptr<CachedBlock> block = run_->blocks[each];
+        if (block != nullptr && block->filled.load() < block->size) {
+            publish(block, block->size);
+        }
+    }
 }
 
 void BlockFetch::end(Result<GetResponse> result) {
@@ -158,6 +177,9 @@ void BlockFetch::end(Result<GetResponse> result) {
                                length_, offset_);
         environment_.cache.finish(*run_, error);
         return;
+    }
+    if (is_unidentified_) {
+        publish_held_back();
     }
     environment_.cache.finish(*run_, std::nullopt);
 }

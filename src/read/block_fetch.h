@@ -31,6 +31,9 @@ public:
 
 private:
     [[nodiscard]] bool take(ByteSpan bytes);
+    // Hands out what has come.
+    void publish(const std::shared_ptr<CachedBlock>& block, std::uint32_t filled);
+    void publish_held_back();
     void end(Result<GetResponse> result);
 
     ReadEnvironment& environment_;
@@ -40,7 +43,11 @@ private:
     std::uint64_t length_ = 0;
     // Being filled.
     std::size_t current_ = 0;
+    // Bytes of it that have come.
+    std::uint32_t filled_ = 0;
     std::uint64_t received_ = 0;
+    // Of which version the bytes are is known at the end.
+    bool is_unidentified_ = false;
 };
 
 // From what this node keeps of the version, and by ranged GETs, whatever its layout is.

@@ -158,6 +158,9 @@ Status GetOperation::take_first_head(const HttpResponse& head) {
     if (!request_.range) {
         check_.emplace(head);
     }
+    if (is_unidentified() && request_.on_unidentified) {
+        request_.on_unidentified();
+    }
     return {};
 }
 
@@ -280,7 +283,8 @@ void GetOperation::answer_without_body(Error range_error) {
                         self->done_(failure(std::move(object.error())));
                         return;
                     }
-                    if (!self->request_.if_match.empty() && object->etag != self->request_.if_match) {
+                    const std::string& pin = self->request_.if_match;
+                    if ((!pin.empty() && object->etag != pin) || self->is_another_version(*object)) {
                         self->done_(unusable(ESTALE, "the object was replaced while it was read", false));
                         return;
                     }

@@ -73,9 +73,11 @@ Milliseconds WritebackStore::quiet_for() const {
 }
 
 void WritebackStore::get_sent(GetRequest request, StoreDone<GetResponse> done) {
-    request.if_match = unsent_->etag_there(request.key, request.if_match);
-    // That of the acknowledgement, which is not the store's.
-    request.if_modified = {};
+    if (!request.if_match.empty()) {
+        request.if_match = unsent_->etag_there(request.key, request.if_match);
+        // That of the acknowledgement, maybe, which is not the store's. What is acknowledged here has an ETag.
+        request.if_modified = {};
+    }
     environment_.store.get(std::move(request), [this, done = std::move(done)](Result<GetResponse> got) {
         if (got) {
             unsent_->show_as_here(got->object);

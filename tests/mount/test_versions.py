@@ -66,14 +66,17 @@ def wait_for_the_next_second(simulator, key):
     wait_until(lambda: time.time() >= saved + 1, "the second to pass")
 
 
+@pytest.mark.parametrize("ack", ["store", "disk"])
 @pytest.mark.parametrize("compress", ["none", "auto"])
 @pytest.mark.parametrize("lacks", [[], ["--lacks", "read-etags"]], ids=["with-etags", "without-etags"])
-def test_a_store_that_passes_if_match_over(compress, lacks):
+def test_a_store_that_passes_if_match_over(compress, lacks, ack, tmp_path):
     """What each answer says of itself is compared with what was opened, before a byte of it is used."""
+    disk = ["--ack", "disk", "--cache-dir", str(tmp_path / "cache")] if ack == "disk" else []
     simulator = Simulator("--lacks", "read-conditions", *lacks)
     size = 40 * MIB
     versions = [os.urandom(1 << 16) * (size >> 16) for _ in range(2)]
-    made = Mount(f"s3://{BUCKET}/p/", simulator.environment(), "--compress", compress, "--max-read-ahead", "1M")
+    made = Mount(f"s3://{BUCKET}/p/", simulator.environment(), "--compress", compress, "--max-read-ahead", "1M",
+                 *disk)
     try:
         other = Mount(f"s3://{BUCKET}/p/", simulator.environment(), "--compress", compress)
         try:

@@ -309,6 +309,16 @@ TEST(ReadFile, ReplacedVersionIsStaleAndStaysSo) {
     EXPECT_EQ(Reading::read(*reader, stream, 40 * kMiB, 10).value(), content.substr(40 * kMiB, 10));
 }
 
+// By a store whose answers to GetObject carry neither ETag nor time.
+TEST(ReadFile, BytesOfAVersionThatIsKnownAtTheEndAloneAreHeldBack) {
+    Reading reading;
+    reading.store.put_object("k", content_of(64 * kMiB));
+    const auto reader = reading.open("k");
+    reading.store.tells_versions_last = true;
+    const auto stream = reader->open_stream();
+    EXPECT_EQ(Reading::read(*reader, stream, 20 * kMiB, 10).error().errno_value, ESTALE);
+}
+
 TEST(ReadFile, RemovedObjectIsStale) {
     Reading reading;
     reading.store.put_object("k", content_of(64 * kMiB));

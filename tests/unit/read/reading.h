@@ -72,6 +72,13 @@ public:
                 return on_body(spoilt);
             };
         }
+        if (tells_versions_last && request.range && !request.range->suffix) {
+            request.on_unidentified();
+            FakeStore::get(std::move(request), [done = std::move(done)](const Result<GetResponse>&) {
+                done(failure(store_error(ESTALE, "PreconditionFailed", 412)));
+            });
+            return;
+        }
         FakeStore::get(std::move(request), std::move(done));
     }
     [[nodiscard]] std::vector<ByteRange> ranges() const {
@@ -89,6 +96,8 @@ public:
     }
 
     bool refuse_suffix_ranges = false;
+    // Brings bytes of another version, and says so when all have come.
+    std::atomic<bool> tells_versions_last = false;
     // A bit of the first byte of each of these answers is inverted.
     std::atomic<int> answers_to_spoil{0};
     // Before them.

@@ -83,10 +83,10 @@ protected:
         request.range = ByteRange{offset, length, false};
         return get(std::move(request));
     }
-    Result<GetResponse> get(GetRequest request) {
+    Result<GetResponse> get(GetRequest request, const std::string& etag = "\"one\"") {
         std::optional<Result<GetResponse>> answer;
         request.key = "k";
-        request.if_match = "\"one\"";
+        request.if_match = etag;
         request.on_body = [this](ByteSpan bytes) {
             got_ += as_text(bytes);
             return true;
@@ -138,6 +138,20 @@ TEST_F(Gets, AShorterVersionBehindABrokenBodyIsAnotherVersion) {
     EXPECT_EQ(answer.error().errno_value, ESTALE);
 }
 
+// The range lies behind the end of the one that is there.
+TEST_F(Gets, AShorterVersionOfAStoreWithoutETagsIsAnotherVersion) {
+    for (const char* size : {"0", "2"}) {
+        transport_.attempts = {{{416, {}, ""}, "<Error><Code>InvalidRange</Code></Error>"},
+                               {{200, {{"content-length", size}}, ""}, ""}};
+        GetRequest request;
+        request.range = ByteRange{4, 6, false};
+        request.if_size = 10;
+        const Result<GetResponse> answer = get(std::move(request), "");
+        ASSERT_FALSE(answer);
+        EXPECT_EQ(answer.error().errno_value, ESTALE);
+    }
+}
+
 // By a store that says no ETag, and changes twice within the second that it tells, or tells no time.
 TEST_F(Gets, AnotherSizeIsAnotherVersionWhereNothingElseTells) {
     constexpr WallTime kModified{std::chrono::seconds(1'640'995'200)};
@@ -156,7 +170,10 @@ TEST_F(Gets, AnotherSizeIsAnotherVersionWhereNothingElseTells) {
             request.range = ByteRange{0, 10, false};
             request.if_size = 10;
             request.if_modified = kModified;
+            bool is_unidentified = false;
+            request.on_unidentified = [&] { is_unidentified = got_.empty(); };
             const Result<GetResponse> answer = get(std::move(request));
+            EXPECT_EQ(is_unidentified, size == 10 && !has_time);
             EXPECT_EQ(answer ? 0 : answer.error().errno_value, size == 10 ? 0 : ESTALE);
             EXPECT_EQ(got_, size == 10 ? "0123456789" : "");
             EXPECT_EQ(transport_.heads, size == 10 && !has_time ? 1 : 0);
