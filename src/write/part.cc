@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <utility>
 
 #include "base/digest.h"
@@ -92,10 +93,21 @@ Payload with_patch(const Payload& payload, std::uint64_t offset, const Payload& 
     return patched;
 }
 
-std::uint64_t PartFrame::bytes_to_prepare() const {
-    std::uint64_t sum = staged != nullptr ? staged_size : bytes.size();
+std::uint64_t PartFrame::staged_bytes() const {
+    std::uint64_t sum = staged != nullptr ? staged_size : 0;
+    std::set<const StagedRange*> counted;
     for (const auto& [at, patch] : patches) {
-        sum += patch.held_size();
+        if (patch.staged != nullptr && counted.insert(patch.staged.get()).second) {
+            sum += patch.staged_size;
+        }
+    }
+    return sum;
+}
+
+std::uint64_t PartFrame::bytes_to_prepare() const {
+    std::uint64_t sum = staged_bytes() + (staged != nullptr ? 0 : bytes.size());
+    for (const auto& [at, patch] : patches) {
+        sum += patch.staged != nullptr ? 0 : patch.size;
     }
     return sum;
 }

@@ -34,8 +34,6 @@ struct FramePatch {
     std::uint32_t crc32c = 0;
 
     [[nodiscard]] FramePatch subrange(std::uint64_t begin, std::uint64_t end) const;
-    // In memory, or to be loaded into it.
-    [[nodiscard]] std::uint64_t held_size() const { return staged ? staged_size : size; }
 };
 
 struct PartFrame {
@@ -67,6 +65,8 @@ struct PartFrame {
     bool unverified = false;
 
     [[nodiscard]] std::uint64_t end() const { return offset + size; }
+    // To be read back: a patch that later ones have cut in pieces is read once.
+    [[nodiscard]] std::uint64_t staged_bytes() const;
     // Of a frame in memory.
     [[nodiscard]] Payload stored_bytes() const {
         return references.empty() ? bytes : bytes.subrange(0, record.stored_size);

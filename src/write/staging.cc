@@ -2,6 +2,7 @@
 #include "write/staging.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "base/digest.h"
@@ -20,10 +21,7 @@ std::uint64_t bytes_of(const std::vector<FrameBytes>& frames) {
 std::size_t buffers_for(const Part& part) {
     std::uint64_t bytes = 0;
     for (const PartFrame& frame : part.frames()) {
-        bytes += frame.staged ? frame.staged_size : 0;
-        for (const auto& [offset, patch] : frame.patches) {
-            bytes += patch.staged ? patch.staged_size : 0;
-        }
+        bytes += frame.staged_bytes();
     }
     return static_cast<std::size_t>((bytes + BufferPool::kPayloadSize - 1) / BufferPool::kPayloadSize);
 }
@@ -165,6 +163,9 @@ void Staging::go_on() {
         finish(failure(ECANCELED, "given up"));
     } else if (!std::exchange(job->begun, true) && !begin(*job)) {
         return;
+    } else if (job->to_load > pool_.usage().cap[static_cast<std::size_t>(MemoryUse::kCommit)]) {
+        // It would wait for ever, and hold up all others.
+        finish(failure(ENOMEM, "what was changed of a part in --staging-dir does not fit into --max-memory"));
     } else if (job->loading.size() < job->to_load) {
         take(*job, MemoryUse::kCommit);
     } else if (job->to_load > 0) {
@@ -290,9 +291,13 @@ void Staging::finish(Result<Part> result) {
 Status Staging::read(Part& part, std::vector<Buffer> buffers) {
     Filling filling(std::move(buffers));
     Status status;
+    // Of one frame: pieces of one patch share its bytes.
+    std::map<std::shared_ptr<const StagedRange>, Payload> loaded;
     const auto load = [&](std::shared_ptr<const StagedRange>& staged, std::uint64_t size, Payload& target) {
-        Result<Payload> bytes = filling.read(*staged, size);
+        const auto found = loaded.find(staged);
+        Result<Payload> bytes = found != loaded.end() ? found->second : filling.read(*staged, size);
         if (bytes) {
+            loaded.try_emplace(staged, *bytes);
             target = std::move(*bytes);
             staged = nullptr;
         } else {
@@ -300,6 +305,7 @@ Status Staging::read(Part& part, std::vector<Buffer> buffers) {
         }
     };
     for (PartFrame& frame : part.frames()) {
+        loaded.clear();
         if (frame.staged != nullptr && status) {
             load(frame.staged, frame.staged_size, frame.bytes);
             frame.unverified = true;

@@ -165,6 +165,26 @@ TEST_F(ShortageTest, PatchesAreStagedToo) {
     EXPECT_TRUE(store.content("dir/file") == content);
 }
 
+// As pages of a mapping come, or as a program writes its metadata again and again.
+TEST_F(ShortageTest, AStagedPatchInManyPiecesIsReadBackOnce) {
+    const auto writer = open();
+    std::string content = pattern(2 * kMiB);
+    ASSERT_TRUE(write(*writer, 0, content));
+    spill_all(*writer);
+    const std::string patch(900 << 10, 'p');
+    ASSERT_TRUE(write(*writer, 100, patch));
+    content.replace(100, patch.size(), patch);
+    spill_all(*writer);
+    for (std::size_t at = 1000; at < patch.size(); at += 8192) {
+        const Status patched = write(*writer, at, "small");
+        ASSERT_TRUE(patched) << patched.error().message;
+        content.replace(at, 5, "small");
+    }
+    const auto committed = commit(*writer);
+    ASSERT_TRUE(committed) << committed.error().message;
+    EXPECT_TRUE(store.content("dir/file") == content);
+}
+
 TEST_F(ShortageTest, StagedPartsCanBeCut) {
     const std::string content = pattern(12 * kMiB);
     for (const std::uint64_t cut : {11 * kMiB + 5, 10 * kMiB, 9 * kMiB - 1, 3 * kMiB + 3, std::uint64_t{7}}) {
