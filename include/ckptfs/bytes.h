@@ -53,6 +53,13 @@ public:
             return;
         }
         size_ += slice.bytes.size();
+        // Small writes lie side by side in one buffer: a slice for each would take more memory than they do.
+        if (!slices_.empty() && slice.owner != nullptr && slices_.back().owner == slice.owner &&
+            slices_.back().bytes.data() + slices_.back().bytes.size() == slice.bytes.data()) {
+            slices_.back().bytes =
+                ByteSpan(slices_.back().bytes.data(), slices_.back().bytes.size() + slice.bytes.size());
+            return;
+        }
         slices_.push_back(std::move(slice));
     }
 
