@@ -88,5 +88,10 @@ inline Failure failure(Error error) {
 [[nodiscard]] inline bool is_refused_for_good(const Error& error) {
     return !error.retryable && (error.errno_value == EACCES || error.errno_value == EOPNOTSUPP);
 }
+// The same, in the store's own words: a proxy that is told to refuse for a while names neither a code nor a request.
+[[nodiscard]] inline bool is_refused_by_store(const Error& error) {
+    return is_refused_for_good(error) &&
+           (error.errno_value != EACCES || !error.s3_code.empty() || !error.request_id.empty());
+}
 
 }  // namespace ckptfs

@@ -33,6 +33,8 @@ namespace {
 
 // Renames and listings wait for the store here; more of them queue.
 constexpr int kBlockingThreads = 16;
+// Commit markers wait here for other mounts' files, for minutes.
+constexpr int kGateThreads = 16;
 // Of their own, because what waits there may wait for staged bytes.
 constexpr int kStagingThreads = 2;
 // A part each, to the disk and from it.
@@ -80,6 +82,7 @@ Status Machinery::start() {
     executor_ = make_executor();
     blocking_ = make_blocking_executor(kBlockingThreads);
     staging_ = make_blocking_executor(kStagingThreads);
+    gate_threads_ = make_blocking_executor(kGateThreads);
     if (config_.disk.acknowledges) {
         unsent_threads_ = make_blocking_executor(kUnsentThreads);
         marker_threads_ = make_blocking_executor(kMarkerThreads);
@@ -305,9 +308,10 @@ Result<fs::FileSystem*> Machinery::start_file_system(fs::KernelCache& kernel_cac
         notes.ended = [this](const std::string& key) { journal_->failure_ended(key); };
     }
     // What the store has dated is compared with its own time.
-    fs_ = fs::FileSystem::create({store, *blocking_, client_->clock(), *timer_, processes_, kernel_cache, *codec_,
-                                  *write_, *read_, config_.names, config_.store.prefix, this_host(), std::move(notes),
-                                  disk_ != nullptr ? &passthrough : nullptr, acknowledging_.get()});
+    fs_ =
+        fs::FileSystem::create({store, *blocking_, client_->clock(), *timer_, processes_, kernel_cache, *codec_,
+                                *write_, *read_, config_.names, config_.store.prefix, this_host(), std::move(notes),
+                                disk_ != nullptr ? &passthrough : nullptr, acknowledging_.get(), gate_threads_.get()});
     // No request may come before: it could be the rename of a marker.
     recall_failures(leftovers_);
     // What is sent now may be an earlier version of a file that was being written.
@@ -401,8 +405,8 @@ Machinery::~Machinery() {
     if (unsent_ != nullptr) {
         unsent_->stop();
     }
-    for (const auto& executor :
-         {blocking_.get(), staging_.get(), unsent_threads_.get(), marker_threads_.get(), executor_.get()}) {
+    for (const auto& executor : {blocking_.get(), gate_threads_.get(), staging_.get(), unsent_threads_.get(),
+                                 marker_threads_.get(), executor_.get()}) {
         if (executor != nullptr) {
             executor->stop();
         }

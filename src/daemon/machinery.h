@@ -136,6 +136,7 @@ private:
     std::unique_ptr<Executor> executor_;
     std::unique_ptr<Executor> blocking_;
     std::unique_ptr<Executor> staging_;
+    std::unique_ptr<Executor> gate_threads_;
     // Null without --ack disk.
     std::unique_ptr<Executor> unsent_threads_;
     std::unique_ptr<Executor> marker_threads_;

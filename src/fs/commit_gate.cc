@@ -25,6 +25,8 @@ constexpr std::size_t kRequestsAtOnce = 16;
 // Its mount ends it within a few seconds.
 constexpr int kLooksAtLostUploads = 10;
 constexpr Milliseconds kBetweenLooks{1'000};
+// Rights change, and a refusal may be a slip of the store's.
+constexpr std::chrono::minutes kAskForUploadsAgain{10};
 // An answer that has expired when it is given is of no use; the store responds again by then.
 constexpr int kMostAsked = 3;
 
@@ -37,7 +39,7 @@ const std::string* CommitGate::marker_over(const std::string& key, const std::ve
 }
 
 void CommitGate::check(std::string marker_key, Reply<StillCounts> reply) {
-    state_.env.blocking.post([this, marker_key = std::move(marker_key), reply = std::move(reply)] {
+    state_.env.gate().post([this, marker_key = std::move(marker_key), reply = std::move(reply)] {
         reply(allow(directory_of(marker_key), {marker_key}));
     });
 }
@@ -45,7 +47,7 @@ void CommitGate::check(std::string marker_key, Reply<StillCounts> reply) {
 void CommitGate::announced_by_others(const std::string& marker_key, const std::string& disk,
                                      const Reply<std::vector<std::uint64_t>>& reply) {
     unsent_.collect(directory_of(marker_key), {disk}, [reply](Result<std::vector<UnsentDirectory>> unsent) {
-        if (unsent || is_refused_for_good(unsent.error())) {
+        if (unsent || is_refused_by_store(unsent.error())) {
             // Who may not look cannot wait either.
             reply(unsent ? digests_of(*unsent) : std::vector<std::uint64_t>());
         } else {
@@ -56,7 +58,7 @@ void CommitGate::announced_by_others(const std::string& marker_key, const std::s
 
 void CommitGate::check_again(const std::string& marker_key, const AskedBy& by, Reply<void> reply) {
     const DiskAcknowledgement* const own = state_.env.acknowledging;
-    Executor& blocking = own == nullptr ? state_.env.blocking : own->blocking;
+    Executor& blocking = own == nullptr ? state_.env.gate() : own->blocking;
     blocking.post([this, marker_key, by, reply = std::move(reply)] {
         const std::string directory = directory_of(marker_key);
         Status allowed = unsent_.look(directory, by, marker_key);
@@ -308,7 +310,7 @@ std::set<std::string> CommitGate::being_written() const {
 
 std::future<Result<std::vector<OpenUpload>>> CommitGate::ask_for_uploads(const std::string& prefix) {
     return ask<std::vector<OpenUpload>>([&](auto done) {
-        if (cannot_list_uploads_) {
+        if (SteadyTime(SteadyTime::duration(asks_for_uploads_at_)) > state_.env.clock.now()) {
             done(std::vector<OpenUpload>());
         } else {
             state_.env.store.list_uploads(prefix, done);
@@ -317,8 +319,9 @@ std::future<Result<std::vector<OpenUpload>>> CommitGate::ask_for_uploads(const s
 }
 
 Result<std::vector<OpenUpload>> CommitGate::told(Result<std::vector<OpenUpload>> uploads) {
-    if (!uploads && is_refused_for_good(uploads.error())) {
-        if (!cannot_list_uploads_.exchange(true)) {
+    if (!uploads && is_refused_by_store(uploads.error())) {
+        const SteadyTime again = state_.env.clock.now() + kAskForUploadsAgain;
+        if (asks_for_uploads_at_.exchange(again.time_since_epoch().count()) == 0) {
             log_warning(escaped("files that other mounts are still writing do not hold a commit back: " +
                                 uploads.error().message));
         }

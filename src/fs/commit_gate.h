@@ -138,7 +138,8 @@ private:
     SharedState& state_;
     UnsentElsewhere unsent_{state_};
     FirstSeen first_seen_;
-    std::atomic<bool> cannot_list_uploads_ = false;
+    // Once the store has refused to list uploads; 0 before.
+    std::atomic<SteadyTime::rep> asks_for_uploads_at_ = 0;
 };
 
 }  // namespace ckptfs::fs

@@ -137,11 +137,8 @@ Status CommitGate::check_failed(const std::string& directory, const std::vector<
 
 Result<std::vector<FailedRecord>> CommitGate::records(const std::string& directory) {
     const std::string place = state_.failed.record_key(directory);
-    const Result<std::vector<ObjectInfo>> objects = list_all(state_.env.store, place);
-    if (!objects) {
-        return failure(objects.error());
-    }
     // What this mount knows is newer than what it has written. Another may have failed to write the same file since.
+    // Before the list: a record that is written meanwhile counts as not written yet.
     std::map<std::string, FailedRecord> own;
     for (FailedRecord& record : state_.failed.below(directory)) {
         if (state_.failed.is_untold(record.key)) {
@@ -149,6 +146,10 @@ Result<std::vector<FailedRecord>> CommitGate::records(const std::string& directo
             record.failed = WallTime::max();
         }
         own.emplace(record.key, std::move(record));
+    }
+    const Result<std::vector<ObjectInfo>> objects = list_all(state_.env.store, place);
+    if (!objects) {
+        return failure(objects.error());
     }
     const std::map<std::string, std::string> cleared = state_.failed.being_cleared(directory);
     std::vector<FailedRecord> records;

@@ -111,7 +111,10 @@ struct FileSystemEnvironment {
     Passthrough* passthrough = nullptr;
     // Null: the bucket acknowledges.
     const DiskAcknowledgement* acknowledging = nullptr;
+    // Commit markers wait here for other mounts' files; null: on `blocking`, where they hold up changes of names.
+    Executor* gate_threads = nullptr;
 
+    [[nodiscard]] Executor& gate() const { return gate_threads == nullptr ? blocking : *gate_threads; }
     // For what other mounts see in steps, or what is asked of the store itself.
     [[nodiscard]] ObjectStore& bucket() const { return acknowledging == nullptr ? store : acknowledging->bucket; }
     // Of a version as this mount knows it, as others do.

@@ -255,6 +255,25 @@ TEST_F(GateRequestsTest, AStoreThatCannotListUploadsIsNotAskedAgain) {
     EXPECT_EQ(store.calls(Operation::kListUploads), 2);
 }
 
+// It may be allowed by then.
+TEST_F(GateRequestsTest, UploadsAreAskedForAgainAfterTenMinutes) {
+    save("m.tmp", "metadata");
+    static_cast<void>(begin_upload("p/shard"));
+    store.inject({Operation::kListUploads, "", store_error(EACCES, "AccessDenied", 403), 0, 2, false});
+    EXPECT_TRUE(rename("m.tmp", ".metadata"));
+    clock.advance(std::chrono::minutes(10));
+    save("m.tmp", "metadata");
+    EXPECT_EQ(errno_of(rename("m.tmp", ".metadata")), EIO);
+}
+
+TEST_F(GateRequestsTest, ARefusalByAProxyIsNoAnswer) {
+    save("m.tmp", "metadata");
+    static_cast<void>(begin_upload("p/shard"));
+    store.inject({Operation::kListUploads, "", store_error(EACCES, "", 403), 0, 2, false});
+    EXPECT_FALSE(rename("m.tmp", ".metadata"));
+    EXPECT_FALSE(store.exists("p/.metadata"));
+}
+
 TEST_F(GateRequestsTest, WhatADeadMountLeftIsNoUploadThatIsGoneForExpiredCredentials) {
     const UploadId upload = begin_upload("p/shard");
     const auto tell = [&] {
