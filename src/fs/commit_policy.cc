@@ -142,6 +142,10 @@ bool is_temporary_name(std::string_view name) {
                        [](char letter) { return std::isalnum(static_cast<unsigned char>(letter)) != 0; });
 }
 
+std::optional<WallTime> earlier(const std::optional<WallTime>& one, const std::optional<WallTime>& other) {
+    return one && other ? std::min(*one, *other) : (one ? one : other);
+}
+
 bool is_left_by_failed(const std::vector<std::string>& unanswered, const ObjectInfo& object) {
     const auto id = object.metadata.find(kWriteIdMetadata);
     return id != object.metadata.end() &&

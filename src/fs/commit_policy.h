@@ -91,6 +91,8 @@ struct NameState {
     WallTime directory_made{};
 };
 
+// The earlier of both, where either is known.
+[[nodiscard]] std::optional<WallTime> earlier(const std::optional<WallTime>& one, const std::optional<WallTime>& other);
 // Whether this object is what the writer that failed has left.
 [[nodiscard]] bool is_left_by_failed(const std::vector<std::string>& unanswered, const ObjectInfo& object);
 // By when the file of a record had failed that was written at this time.

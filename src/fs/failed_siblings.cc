@@ -112,6 +112,9 @@ void FailedSiblings::add(FailedFile file) {
     if (!is_same_version) {
         entry.intended_key.clear();
     }
+    if (failed_before) {
+        file.began = earlier(file.began, entry.file.began);
+    }
     entry.file = std::move(file);
     entry.file.unanswered = std::move(unanswered);
     entry.failed = clock_.wall_now();

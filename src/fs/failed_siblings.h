@@ -54,11 +54,11 @@ struct FailedFile {
     std::vector<std::string> unanswered{};
     // When it failed, where that is not now.
     std::optional<WallTime> since{};
-    // When it began to be written, where that is known.
+    // When it began to be written, where that is known: by the first attempt of those that nothing has made good.
     std::optional<WallTime> began{};
     // For how long it has failed under this name, where that is not now.
     SteadyTime::duration ago{0};
-    // Where the version is not known: when it was opened for writing, which tells one attempt from another.
+    // When it was opened for writing, which tells one attempt from another.
     SteadyTime opened{};
 };
 
@@ -172,9 +172,12 @@ private:
     void settle(Entries::iterator entry) REQUIRES(mutex_);
     void write_record(const std::string& key, const Entry& entry) REQUIRES(mutex_);
     // `failed`: under this name.
+    void look_at_former(const std::string& key, int failure_number, SteadyTime failed, const FailedRecord& record);
     void put_record(const std::string& key, int failure_number, SteadyTime failed, FailedRecord record);
     void remove_record(const std::string& key, const Entry& entry) REQUIRES(mutex_);
     // Another mount's stays.
+    // Reads the record of this file into `text`.
+    [[nodiscard]] GetRequest record_request(const std::string& key, const std::shared_ptr<std::string>& text) const;
     void remove_if_among(const std::string& key, const std::vector<FailedRecord>& own);
     void remove_version(const std::string& key, const std::string& record_etag);
     // Another version has the name by now: no record is needed.

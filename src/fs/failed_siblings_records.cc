@@ -87,8 +87,7 @@ void FailedSiblings::remove_record(const std::string& key, const Entry& entry) {
     }
 }
 
-void FailedSiblings::remove_if_among(const std::string& key, const std::vector<FailedRecord>& own) {
-    auto text = std::make_shared<std::string>();
+GetRequest FailedSiblings::record_request(const std::string& key, const std::shared_ptr<std::string>& text) const {
     GetRequest request;
     request.key = record_key(key);
     request.is_small = true;
@@ -96,7 +95,12 @@ void FailedSiblings::remove_if_among(const std::string& key, const std::vector<F
         text->append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
         return text->size() <= kMostRecordBytes;
     };
-    store_.get(std::move(request), [this, key, own, text](const Result<GetResponse>& got) {
+    return request;
+}
+
+void FailedSiblings::remove_if_among(const std::string& key, const std::vector<FailedRecord>& own) {
+    auto text = std::make_shared<std::string>();
+    store_.get(record_request(key, text), [this, key, own, text](const Result<GetResponse>& got) {
         const bool is_unknown = !got && got.error().errno_value != ENOENT && text->size() <= kMostRecordBytes;
         if (is_unknown) {
             answered(key, {}, failure(got.error()));
@@ -125,9 +129,29 @@ void FailedSiblings::write_record(const std::string& key, const Entry& entry) {
         store_.head(key, [this, key, failure_number, failed, record](const Result<ObjectInfo>& object) {
             const bool is_anothers = record.etag_before && object && object->etag != *record.etag_before &&
                                      !is_left_by_failed(record.unanswered, *object);
-            is_anothers ? made_good_elsewhere(key, failure_number) : put_record(key, failure_number, failed, record);
+            is_anothers ? made_good_elsewhere(key, failure_number)
+                        : look_at_former(key, failure_number, failed, record);
         });
     });
+}
+
+// An earlier attempt on another mount may have begun before a marker was acknowledged, which this record is to hold
+// back as well. Where the store does not say, this attempt's beginning is all that is known.
+void FailedSiblings::look_at_former(const std::string& key, int failure_number, SteadyTime failed,
+                                    const FailedRecord& record) {
+    if (!record.began) {
+        put_record(key, failure_number, failed, record);
+        return;
+    }
+    auto text = std::make_shared<std::string>();
+    store_.get(record_request(key, text),
+               [this, key, failure_number, failed, record, text](const Result<GetResponse>& got) {
+                   FailedRecord now = record;
+                   if (got) {
+                       now.began = earlier(now.began, parse_record(*text).began);
+                   }
+                   put_record(key, failure_number, failed, std::move(now));
+               });
 }
 
 void FailedSiblings::put_record(const std::string& key, int failure_number, SteadyTime failed, FailedRecord record) {

@@ -282,9 +282,12 @@ OpenedFile OpenFiles::add_handle(const NodeTable::Lock& lock, const OpenRequest&
         handle->version = node->version;
         node->only_appended = node->only_appended && (request.flags & O_APPEND) != 0;
         live_logs_.opened(lock, *node);
+        const bool goes_on = node->writer == writer && writer->dirty();
         node->writer = std::move(writer);
         node->written = state_.env.clock.wall_now();
-        node->opened_to_write = state_.env.clock.now();
+        if (!goes_on) {
+            node->opened_to_write = state_.env.clock.now();
+        }
     }
     if (handle->writer == nullptr) {
         pass_through(lock, request, reader, *handle, opened);

@@ -78,6 +78,7 @@ void OpenFiles::note_failed(const Node& node, const FileWriter& writer, pid_t op
         if (has_lost_its_name(lock, node)) {
             return;
         }
+        file.opened = node.opened_to_write;
         file.began = state_.env.clock.wall_now() -
                      std::chrono::duration_cast<WallTime::duration>(state_.env.clock.now() - node.opened_to_write);
         // By the open that took the name: the kernel must not find that of a file that failed.
@@ -89,7 +90,6 @@ void OpenFiles::note_failed(const Node& node, const FileWriter& writer, pid_t op
         // What another mount had saved before it was truncated does not make it good: then the time tells.
         if (node.version != nullptr && node.version->believed_etag && file.etag_before == node.version->believed_etag) {
             file.etag_before.reset();
-            file.opened = node.opened_to_write;
         }
     }
     const std::string key = file.key;

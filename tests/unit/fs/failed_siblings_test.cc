@@ -324,6 +324,23 @@ TEST_F(FailedSiblingsTest, AFileThatFailsAgainOverAnotherVersionHasFailedAnew) {
     EXPECT_FALSE(store.exists("p/.metadata"));
 }
 
+// The directory was made anew in between, by another mount.
+TEST_F(FailedSiblingsTest, AFileThatFailsAgainWhereNothingWasHasFailedAnew) {
+    store.advance_clock(std::chrono::duration_cast<Milliseconds>(clock.wall_now() - std::chrono::system_clock::now()));
+    ASSERT_TRUE(make_directory("step"));
+    const NodeId step = lookup("step")->node;
+    fail_shard("step/", step);
+    clock.advance(std::chrono::minutes(10));
+    store.advance_clock(std::chrono::minutes(10));
+    store.put_object("p/step/", "");
+    clock.advance(std::chrono::minutes(10));
+    store.advance_clock(std::chrono::minutes(10));
+    fail_shard("step/", step);
+    write_marker(step);
+    EXPECT_EQ(errno_of(rename("m.tmp", ".metadata", 0, step)), EIO);
+    EXPECT_FALSE(store.exists("p/step/.metadata"));
+}
+
 TEST_F(FailedSiblingsTest, WhoOpensAFailedFileThatTheKernelStillKnowsFindsNothingTheSecondTime) {
     store.inject({Operation::kPut, "p/shard", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
     const CreatedFile failed = *create("shard");
