@@ -23,7 +23,9 @@ namespace {
 constexpr Milliseconds kBetweenLooks{500};
 // Ours are a line.
 constexpr std::size_t kMostHost = 256;
-constexpr std::size_t kMostLate = 1'000;
+// A marker that waits looks more often.
+constexpr std::chrono::minutes kNotLookedAtFor{10};
+constexpr std::size_t kMostLate = 10'000;
 
 }  // namespace
 
@@ -64,8 +66,11 @@ void UnsentElsewhere::add(std::vector<UnsentDirectory>& unsent, const ListRespon
     const WallTime now = env.clock.wall_now();
     for (const ObjectInfo& object : page.objects) {
         const bool is_own = !by.disk.empty() && file_name(object.key).starts_with(by.disk + "-");
-        if (!is_own && is_awaited(object.key, by) &&
-            counts_as_unsent(object.last_modified, now, env.write.config.failed_sibling_ttl)) {
+        // What counted when a disk acknowledged the marker counts until it is sent, or is_lost() gives the marker up:
+        // the disk may have been away for longer.
+        const bool counts = (!by.disk.empty() && by.awaited) ||
+                            counts_as_unsent(object.last_modified, now, env.write.config.failed_sibling_ttl);
+        if (!is_own && counts && is_awaited(object.key, by)) {
             unsent.push_back({env.prefix + directory_of(object.key.substr(place)), object.key, object.last_modified});
         }
     }
@@ -115,7 +120,7 @@ std::future<Result<std::vector<UnsentDirectory>>> UnsentElsewhere::ask(const std
 
 Status UnsentElsewhere::look(const std::string& directory, const AskedBy& by, const std::string& what) {
     const Result<std::vector<UnsentDirectory>> unsent = ask(directory, by).get();
-    if (!unsent && is_refused_for_good(unsent.error())) {
+    if (!unsent && is_refused_by_store(unsent.error())) {
         // Who may not look cannot wait either.
         return {};
     }
@@ -152,13 +157,19 @@ bool UnsentElsewhere::is_lost(const UnsentDirectory& unsent, const AskedBy& by) 
     const SteadyTime now = state_.env.clock.now();
     const MutexLock lock(mutex_);
     if (late_.size() >= kMostLate) {
-        late_.clear();
+        // Sent, or of a marker that was given up.
+        std::erase_if(late_, [now](const auto& each) { return now - each.second.looked_at > kNotLookedAtFor; });
     }
-    const auto [seen, is_new] = late_.try_emplace(unsent.object, Seen{unsent.told, now});
-    if (seen->second.told != unsent.told) {
-        seen->second = {unsent.told, now};
+    const auto found = late_.find(unsent.object);
+    if (found == late_.end() && late_.size() >= kMostLate) {
+        return false;
     }
-    return now - seen->second.at >= kUnsentCountsFor;
+    Seen& seen = found == late_.end() ? late_[unsent.object] : found->second;
+    if (seen.told != unsent.told) {
+        seen = {unsent.told, now, now};
+    }
+    seen.looked_at = now;
+    return now - seen.at >= kUnsentCountsFor;
 }
 
 // For the message; empty where the bucket does not say.

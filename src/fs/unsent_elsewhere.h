@@ -65,6 +65,8 @@ private:
         WallTime told{};
         // By this mount, for the first time.
         SteadyTime at{};
+        // For the last time.
+        SteadyTime looked_at{};
     };
 
     SharedState& state_;

@@ -207,6 +207,35 @@ TEST_F(UnsentElsewhereTest, AMarkerIsGivenUpWhereAMountIsNotHeardOfAnyMore) {
     EXPECT_FALSE(never.error().retryable);
 }
 
+// The disk that acknowledged the marker may have been away for long, or its backlog was.
+TEST_F(UnsentElsewhereTest, WhatCountedAtTheAcknowledgementIsNotForgottenByItsAge) {
+    const std::string object = tell("");
+    AskedBy by{kOwnDisk, begun};
+    by.awaited = announced("p/.metadata");
+    clock.advance_wall(std::chrono::hours(2));
+    const Status waits = may_mark(by);
+    EXPECT_EQ(errno_of(waits), EIO);
+    EXPECT_TRUE(waits.error().retryable);
+    clock.advance(kUnsentCountsFor);
+    EXPECT_FALSE(may_mark(by).error().retryable);
+    take_back(object);
+    EXPECT_TRUE(may_mark(by));
+}
+
+// A marker that another attempt on the same file was begun after waits for the first.
+TEST_F(UnsentElsewhereTest, ALaterAttemptDoesNotHideThatAFileHadFailed) {
+    store.put_object("p/.ckptfs/failed/shard",
+                     "host: node7\nreason: no room\netag-before: \nbegan: " + std::to_string(seconds_of(begun)) + "\n");
+    clock.advance(std::chrono::minutes(5));
+    store.inject({Operation::kPut, "p/shard", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+    const HandleId handle = create("shard")->opened.handle;
+    ASSERT_TRUE(write(handle, 0, "content"));
+    EXPECT_EQ(errno_of(close(handle)), EIO);
+    const Status never = may_mark({kOwnDisk, begun + std::chrono::seconds(10)});
+    EXPECT_EQ(errno_of(never), EIO);
+    EXPECT_FALSE(never.error().retryable);
+}
+
 TEST_F(UnsentElsewhereTest, AMarkerIsGivenUpWhereAFileHasFailed) {
     store.put_object("p/.ckptfs/failed/shard", "host: node7\nreason: no room\netag-before: \n");
     const Status never = may_mark({kOwnDisk, begun});
