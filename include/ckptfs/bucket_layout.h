@@ -7,8 +7,8 @@
 //   .ckptfs/tmp/DIR/…/NAME     a file written out of order, before it has its name (staged/hidden_key.h)
 //   .ckptfs/failed/DIR/NAME    a record: NAME in DIR could not be written (no commit over a failed sibling)
 //   .ckptfs/mounts/UUID        heartbeat of a mount
-//   .ckptfs/renames/UUID-…     the record of a directory's rename that is under way (fs/directory_marker.h)
-//   .ckptfs/rename-names/UUID  what it moves
+//   .ckptfs/renames/UUID-…     the record of a directory rename that is under way (fs/directory_marker.h)
+//   .ckptfs/rename-names/UUID  the keys that it moves
 //   .ckptfs/unsent/DIR/…       a mount has files in DIR that are not in the bucket yet (writeback/announcements.h)
 #pragma once
 
@@ -27,8 +27,8 @@ inline constexpr std::string_view kRenamesPrefix = ".ckptfs/renames/";
 inline constexpr std::string_view kRenameNamesPrefix = ".ckptfs/rename-names/";
 inline constexpr std::string_view kUnsentPrefix = ".ckptfs/unsent/";
 
-// A mount writes its objects below kUnsentPrefix anew this often. One that is older than kUnsentCountsFor is of a mount
-// that has gone, or cannot reach the store: what it stands for may never come.
+// A mount rewrites its objects below kUnsentPrefix this often. If one is older than kUnsentCountsFor, its mount has
+// gone or cannot reach the store, and the files that it announces may never arrive.
 inline constexpr std::chrono::minutes kUnsentToldEvery{3};
 inline constexpr std::chrono::minutes kUnsentCountsFor{15};
 
@@ -37,8 +37,9 @@ inline constexpr std::size_t kMaxKeyBytes = 1024;
 // NAME_MAX of Linux.
 inline constexpr std::size_t kMaxNameBytes = 255;
 
-// An object that is more than its bytes has a size with this remainder, so that a list tells by size alone that nearly
-// all others are plain files. Odd, so that no file made of whole words, blocks or pages has it.
+// Objects that are not simply the bytes of a file (containers, symbolic links) are padded to a size with this
+// remainder, so that a listing shows by size alone that nearly all other objects are plain files. Odd, so that no file
+// made of whole words, blocks or pages has such a size.
 inline constexpr std::uint64_t kSizeMarkModulus = 4096;
 inline constexpr std::uint64_t kSizeMarkRemainder = 3223;
 
@@ -46,7 +47,7 @@ inline constexpr std::uint64_t kSizeMarkRemainder = 3223;
     return stored_size % kSizeMarkModulus == kSizeMarkRemainder;
 }
 
-// The least such size that is not less.
+// The smallest marked size that is at least `least`.
 [[nodiscard]] inline constexpr std::uint64_t next_marked_size(std::uint64_t least) {
     return least + (kSizeMarkModulus + kSizeMarkRemainder - least % kSizeMarkModulus) % kSizeMarkModulus;
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The one memory budget (--max-memory), handed out as equal buffers.
 //
-// Everything that holds file data holds it in these buffers: requests received from the kernel, parts that wait or
-// fly, blocks read ahead. Equal buffers cannot fragment and are reused, because the first touch of memory is slow.
+// Everything that holds file data holds it in these buffers: requests received from the kernel, parts that wait or are
+// in flight, blocks read ahead. Equal buffers cannot fragment and are reused, because the first touch of memory is
+// slow.
 // Each use has a reserve that the others cannot take, so that a full write queue cannot stop a read and neither can
 // stop a commit. A full budget makes the taker wait; it never fails and never grows.
 //
@@ -28,7 +29,7 @@ enum class MemoryUse : std::uint8_t {
     kWrite,    // file data accepted and not yet in the store
     kRead,     // blocks being fetched or cached
     kCommit,   // what a commit needs to finish: spilled or committed bytes that are sent again
-    kEncode,   // what encoding writes: taken before a frame is encoded, so that encoding never waits
+    kEncode,   // output of the encoder: taken before a frame is encoded, so that encoding never waits
 };
 inline constexpr std::size_t kMemoryUses = 5;
 
@@ -79,12 +80,12 @@ struct WriteData {
 struct PoolUsage {
     std::size_t total_buffers = 0;
     std::size_t free_buffers = 0;
-    // Have memory behind them, whether in use or not.
+    // Buffers with physical memory behind them, in use or not.
     std::size_t touched_buffers = 0;
     std::size_t in_use[kMemoryUses] = {};
     std::size_t peak_in_use = 0;
     std::size_t waiting[kMemoryUses] = {};
-    // What no other use can take from it, and what it may take at most.
+    // By use: how many buffers no other use can take from it (`reserve`), and how many it may take at most (`cap`).
     std::size_t reserve[kMemoryUses] = {};
     std::size_t cap[kMemoryUses] = {};
 };
@@ -101,14 +102,15 @@ public:
 
     virtual ~BufferPool() = default;
 
-    // Empty when this use may not take one now.
+    // Takes a buffer without waiting; empty if this use may not take one now.
     virtual std::optional<Buffer> try_take(MemoryUse use) = 0;
     // Calls `ready` with a buffer: at once when one is free, else when its turn comes (first come, first served
     // within a use).
     virtual void take(MemoryUse use, Ready ready) = 0;
     // Charges the buffer to another use (a received write that becomes file data); waits like take().
     virtual void recharge(Buffer buffer, MemoryUse use, Ready ready) = 0;
-    // The same without waiting. False, and nothing is changed, where it would wait, or where others do.
+    // Like recharge(), but without waiting: returns false and changes nothing if it would have to wait, or if others
+    // wait.
     virtual bool try_recharge(Buffer& buffer, MemoryUse use) = 0;
     // `relieve` is called, without locks, whenever a taker has to wait, until it returns false: the block cache
     // frees blocks, writers send partial parts early or spill. Listeners are asked in the order they were added.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Views of bytes and runs of shared, read-only slices.
 //
-// A Payload is how data moves between rooms without being copied: slices of receive buffers become frames, frames
-// become the body of an UploadPart, blocks of a GetObject become the answer to a read. A slice keeps its memory alive
+// A Payload is how data moves between modules without being copied: slices of receive buffers become frames, frames
+// become the body of an UploadPart, blocks of a GetObject become the reply to a read. A slice keeps its memory alive
 // through `owner`; the bytes must not change once a slice of them has been handed out.
 //
 // Payload is a value and not synchronised; the bytes it refers to may be read from any thread.
@@ -120,7 +120,7 @@ public:
         return text;
     }
 
-    // The same bytes, however they are cut, compared where they lie.
+    // Compares the bytes, however they are cut into slices; copies nothing.
     friend bool operator==(const Payload& one, const Payload& other) {
         if (one.size_ != other.size_) {
             return false;

@@ -25,17 +25,17 @@ struct StoreConfig {
     std::string endpoint_url;
     std::string region;
     std::string profile;
-    // Empty: where the AWS tools look.
+    // Empty: the files that the AWS tools read.
     std::string credentials_file;
     AddressingStyle addressing = AddressingStyle::kAuto;
     bool no_sign_request = false;
     // With plain HTTP the payload's SHA-256 is signed unless this is set; with TLS it never is.
     bool unsigned_payload = false;
     std::string ca_bundle;
-    // "crc32c" or "none" for stores that refuse checksum headers.
+    // "crc32c", or "none" for stores that refuse checksum headers.
     std::string checksum = "crc32c";
     std::string storage_class;
-    // "AES256", "aws:kms" or "aws:kms:dsse"; empty: as the bucket is set up.
+    // "AES256", "aws:kms" or "aws:kms:dsse"; empty: the default of the bucket.
     std::string encryption;
     std::string kms_key_id;
     // Needed for buckets whose owner does not pay for requests.
@@ -44,34 +44,35 @@ struct StoreConfig {
     Milliseconds retry_for{std::chrono::minutes(5)};
     // One byte must move within this time, or the attempt is given up.
     Milliseconds stall_timeout{std::chrono::seconds(20)};
-    // 0: as many as the processors ask for, and these at least.
+    // max_connections of 0: chosen by the number of processors, but at least kFewestConnections.
     static constexpr int kFewestConnections = 64;
     int max_connections = 0;
     [[nodiscard]] int connections() const { return max_connections > 0 ? max_connections : kFewestConnections; }
-    // Of them, for requests that carry almost no data.
+    // How many of connections() are reserved for requests that carry almost no data.
     [[nodiscard]] int light_connections() const { return std::min(connections() / 8, 8); }
-    // 0: as many as the processors ask for.
+    // 0: chosen by the number of processors.
     int http_threads = 0;
-    // One line per attempt; empty: none.
+    // A file that gets one line per attempt; empty: none.
     std::string access_log;
 };
 
 struct WriteConfig {
-    // 0: grows with the file.
+    // In bytes; 0: grows with the file.
     std::uint64_t part_size = 0;
     // Some stores (R2) need all parts but the last to be equal.
     bool equal_parts = false;
-    // Of one file: a writer that is ahead of the store by this many waits, instead of filling memory that will be cold
+    // Per file: a writer that is this many parts ahead of the store waits, instead of filling memory that will be cold
     // when it is sent.
     int max_parts_in_flight = 48;
     std::string staging_dir = "/var/tmp";
-    // File names that are kept in the staging directory from open on, so that they can be written in any order.
+    // Name patterns of files that are held in the staging directory from open on, so that they can be written in any
+    // order.
     std::vector<std::string> stage;
     std::vector<std::string> keep_on_kill = {"*.log", "*.out", "*.err", "*.jsonl", "events.out.tfevents.*"};
-    // Names of the files that mark a checkpoint complete: they appear only where no other file below their directory is
-    // known to have failed.
+    // Names of the files that mark a checkpoint complete: they are published only if no other file below their
+    // directory is known to have failed.
     std::vector<std::string> commit_markers = {".metadata", ".snapshot_metadata", "commit_success.txt"};
-    // How long a failed file is remembered.
+    // How long a failed file, or an upload of another mount, holds commit markers back.
     Milliseconds failed_sibling_ttl{std::chrono::hours(1)};
     // How often logs are published while they grow; 0: only when they are closed or synced.
     Milliseconds publish_interval{std::chrono::seconds(30)};
@@ -81,25 +82,25 @@ enum class DirectIo : std::uint8_t { kAuto, kAlways, kNever };
 
 struct ReadConfig {
     DirectIo direct_io = DirectIo::kAuto;
-    // At most this many blocks are read ahead of one sequential reader; 0: what the read share of the budget allows.
+    // How many bytes are read ahead of one sequential reader at most; 0: what the read share of the budget allows.
     std::uint64_t max_read_ahead = 0;
-    // Requests for blocks that no read waits for yet, of all readers together.
+    // How many requests for blocks that no read waits for yet may be under way at once, for all readers together.
     int max_requests_ahead = 48;
 };
 
-// Files that are kept on a local disk.
+// The local disk that keeps files (--cache-dir).
 struct DiskConfig {
-    // Empty: none are.
+    // Empty: no files are kept.
     std::string directory;
-    // 0: half of the disk.
+    // In bytes; 0: half of the disk.
     std::uint64_t size = 0;
-    // The kernel reads whole files there itself, where it can.
+    // The kernel reads whole files on this disk itself, if it can.
     bool passes_through = true;
-    // The store is not asked: what is not there fails.
+    // No request is sent to the store: reading what is not on this disk fails (--cache-only).
     bool cache_only = false;
-    // It acknowledges what is written, which is sent to the bucket behind that.
+    // Writes are acknowledged once this disk has them, and sent to the bucket afterwards (--ack disk).
     bool acknowledges = false;
-    // How much may wait for the bucket then; 0: a quarter of the disk.
+    // How many acknowledged bytes may wait for the bucket; 0: a quarter of the disk.
     std::uint64_t unsent_limit = 0;
 };
 
@@ -110,14 +111,14 @@ struct NameConfig {
     mode_t file_mode = 0600;
     mode_t dir_mode = 0700;
     bool read_only = false;
-    // A directory rename that shows no sign of life for this long is ended by any mount that finds it.
+    // A directory rename that has had no heartbeat for this long is repaired by any mount that finds it.
     Milliseconds rename_repair_after{std::chrono::minutes(10)};
 };
 
 struct CodecConfig {
     // "auto" chooses for every frame; "none" stores every byte as it is; "zstd" or "zstd:LEVEL".
     std::string compress = "auto";
-    // File names that stay plain whatever `compress` says.
+    // Name patterns of files that stay plain whatever `compress` says.
     std::vector<std::string> exclude;
 };
 
@@ -131,7 +132,7 @@ struct MountConfig {
     // 0: 5 % of RAM or of the cgroup's limit, and no more than the processors can fill.
     std::uint64_t max_memory = 0;
     Milliseconds drain_timeout{std::chrono::minutes(10)};
-    // 0: as many as the processors ask for.
+    // 0: chosen by the number of processors.
     int fuse_threads = 0;
     std::string log_level = "info";
     // Appended to; empty: standard error in the foreground, else the journal.
@@ -139,7 +140,7 @@ struct MountConfig {
     // "HOST:PORT"; empty: not served.
     std::string metrics_address;
     std::string metrics_file;
-    // Empty: where its user keeps such things.
+    // Empty: /var/lib/ckptfs for root, below ~/.local/state for others.
     std::string state_dir;
 };
 

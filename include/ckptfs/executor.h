@@ -4,7 +4,7 @@
 // Tasks never block and do no I/O; the number of tasks under way is bounded by the buffers they hold. A second
 // instance with more threads serves the namespace operations (rename, rmdir, listings), which do wait for the store.
 // Threads: post() may be called from any thread. Tasks run in any order. stop() runs what was posted, then joins; a
-// task that is posted later runs at once, where it is posted. The destructor stops.
+// task that is posted later runs at once, on the posting thread. The destructor stops.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@ class Executor {
 public:
     virtual ~Executor() = default;
     virtual void post(std::function<void()> task) = 0;
-    // Before what was posted so far: what a reader or a stat waits for. Those that were posted still get their share.
+    // Runs the task before those of post(): for what a reader or a stat waits for. The others still get their share.
     virtual void post_urgent(std::function<void()> task) { post(std::move(task)); }
     virtual void stop() {}
 };

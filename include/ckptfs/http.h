@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // HTTP/1.1 requests, many at a time.
 //
-// The transport moves bytes and posts completions; it knows nothing of S3, never hashes, and sends nothing once more,
-// except what a kept connection left without an answer (HttpRequest::is_sent_once). One request is one attempt.
+// The transport moves bytes and posts completions; it knows nothing of S3, never hashes, and repeats no request, except
+// one that a reused connection left without a reply (HttpRequest::is_sent_once). One request is one attempt.
 //
 // Ownership: the transport keeps the request (and so its body's slices) until `done` has been called. `done` is called
 // exactly once for every send(), also after cancel() and while the transport is destroyed.
@@ -39,25 +39,25 @@ struct HttpRequest {
     // Receives the body of a 2xx response as it arrives; returning false ends the request with ECANCELED. Without it,
     // and for every other status, the body is collected in HttpResponse::body.
     std::function<bool(ByteSpan)> on_body;
-    // A collected body of a success that is larger than this is an error (EMSGSIZE). Of others the first bytes are
-    // collected: 64 KiB at most.
+    // How many bytes of a 2xx body are collected at most; a larger one is an error (EMSGSIZE). Of other bodies the
+    // first 64 KiB are collected.
     std::size_t max_collected_body = std::size_t{1} << 20;
     // Time without one byte moved in either direction, from the moment the request leaves the transport's queue.
     // Not a limit on the whole request.
     std::chrono::milliseconds stall_timeout{20'000};
-    // Time for the whole answer, from the moment the request has been sent: bytes that say nothing can come for ever.
-    // Ends where a body begins that on_body receives. 0: no limit.
+    // Time for the whole reply, from the moment the request has been sent, because a store can send blanks for ever.
+    // Does not apply once on_body receives a body. 0: no limit.
     std::chrono::milliseconds answer_timeout{0};
     std::chrono::milliseconds connect_timeout{5'000};
-    // A body that crawls while those of other requests move, the rest of which may be asked for on another connection:
-    // ends with ECONNABORTED.
+    // If the body moves far more slowly than those of other requests, the request ends with ECONNABORTED, so that the
+    // caller can try again on another connection.
     bool ends_when_crawling = false;
-    // It may take effect, and its sender must know how often: where a kept connection ends without an answer, that is
-    // an error whose outcome is unknown (ECONNRESET). Every POST is such a request.
+    // The request has an effect that must not be repeated unseen: if a reused connection closes without a reply, the
+    // result is an error with outcome_unknown (ECONNRESET). Always so for a POST.
     bool is_sent_once = false;
-    // Carries almost no data and is waited for: has connections and a thread of its own.
+    // The request carries almost no data and a program waits for it: it uses reserved connections and their own thread.
     bool is_light = false;
-    // Never through a proxy, whatever the environment says: addresses of this machine or its link.
+    // Never sent through a proxy, whatever the environment says; for addresses of this machine or its link.
     bool bypasses_proxy = false;
 };
 
@@ -67,7 +67,7 @@ struct HttpResponse {
     HttpHeaders headers;
     std::string body;
 
-    // Empty when absent.
+    // The value of the header; empty if absent.
     [[nodiscard]] std::string_view header(std::string_view lower_case_name) const {
         for (const auto& [name, value] : headers) {
             if (name == lower_case_name) {
@@ -92,11 +92,11 @@ public:
     using Done = std::function<void(Result<HttpResponse>)>;
 
     virtual ~HttpTransport() = default;
-    // The Result holds an Error only where no complete response arrived: ETIMEDOUT (stall, or an answer
-    // without end), EMSGSIZE and ENOBUFS (a body that is, or all of which are, too large to be collected),
-    // ECONNREFUSED, EHOSTUNREACH (name or route), ECONNRESET (reset, truncated body), ECONNABORTED (it crawled), EPROTO
-    // (TLS: message says which check failed), ECANCELED. Error::outcome_unknown is set as soon as any byte of the
-    // request may have left.
+    // The Result holds an Error only if no complete response arrived: ETIMEDOUT (stall, or a reply without end),
+    // EMSGSIZE (a body too large to be collected), ENOBUFS (all collected bodies together are too large), ECONNREFUSED,
+    // EHOSTUNREACH (name or route), ECONNRESET (reset, truncated body), ECONNABORTED (it crawled), EPROTO (TLS: message
+    // says which check failed), ECANCELED. Error::outcome_unknown is set as soon as any byte of the request may have
+    // left.
     virtual Id send(HttpRequest request, Done done) = 0;
     virtual void cancel(Id id) = 0;
     [[nodiscard]] virtual HttpStatistics statistics() const = 0;

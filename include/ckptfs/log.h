@@ -15,8 +15,8 @@ namespace ckptfs {
 
 enum class LogLevel : std::uint8_t { kError, kWarning, kInfo, kDebug };
 
-// The reader of standard error: people are told time and process; the journal knows them and is told the
-// priority (sd-daemon(3)).
+// The reader of standard error. Lines for people begin with the time and the process; the journal knows these, and its
+// lines begin with the priority (sd-daemon(3)).
 enum class LogReader : std::uint8_t { kPeople, kJournal };
 
 void set_log_level(LogLevel level);
@@ -30,7 +30,7 @@ struct LogCounts {
     std::uint64_t errors = 0;
     std::uint64_t warnings = 0;
 };
-// Since the process began.
+// Counts since the process began.
 [[nodiscard]] LogCounts log_counts();
 
 inline void log_error(std::string_view line) {

@@ -3,7 +3,7 @@
 //
 // One call is one S3 operation with everything that makes it dependable already inside: signing, retries with backoff
 // (until `retry_for` has passed without progress), deadlines, checksum headers, the error table, and, for operations
-// that publish (put, complete), the look at the key when the reply was lost. Keys are full keys, mount prefix included.
+// that publish (put, complete), a HEAD of the key when the reply was lost. Keys are full keys, mount prefix included.
 //
 // Ownership: the store keeps what it is given until `done` was called; `done` is called exactly once, also while the
 // store is destroyed (ECANCELED).
@@ -40,8 +40,7 @@ struct ObjectInfo {
     std::string content_type;
     std::string content_encoding;
     std::string storage_class;
-    // The rest of what a program may have set, by header name in lower case; a copy with metadata of its own repeats
-    // it.
+    // Other headers that a program may have set, by name in lower case; a copy with metadata of its own repeats them.
     std::map<std::string, std::string> other_headers;
 };
 
@@ -55,19 +54,19 @@ struct ByteRange {
 struct GetRequest {
     std::string key;
     std::optional<ByteRange> range;
-    // Pins the version: another one answers 412, errno ESTALE.
+    // Pins the version: for another one, the reply is 412, errno ESTALE.
     std::string if_match;
-    // What else is known of the version, for answers that carry no ETag: another total size or time is ESTALE. Where
-    // nothing is known, a HEAD afterwards tells whether it was the version.
+    // What else is known of the version. Another total size is ESTALE, and so is another time if there are no ETags to
+    // compare. If a reply has no ETag and times are unknown, too, a HEAD afterwards tells whether it was the version.
     std::optional<std::uint64_t> if_size{};
     WallTime if_modified{};
-    // The end of an object, for which an open(2) waits: it does not queue behind file data.
+    // Reads the end of an object, for which an open(2) waits: it does not queue behind file data.
     bool for_open = false;
-    // The whole of an object known to be small, for which a commit waits: it does not queue behind file data either.
-    // Asked for by range, it would not be checked against the store's checksum, which is that of the whole.
+    // Reads the whole of an object known to be small, for which a commit waits: it does not queue behind file data
+    // either. A range would not be checked against the store's checksum, which is that of the whole.
     bool is_small = false;
-    // Bytes in order, from the first byte of the range. After a broken connection the store resumes where it stopped
-    // (pinned by the ETag it has seen), so that no byte is delivered twice. Returning false cancels.
+    // Receives the bytes in order, from the first byte of the range. After a broken connection the store resumes where
+    // it stopped (pinned by the ETag it has seen), so that no byte is delivered twice. Returning false cancels.
     std::function<bool(ByteSpan)> on_body;
     // Called before the first byte where the answer does not tell which version it is of: only the end of the request
     // says whether the bytes may be used.
@@ -75,32 +74,32 @@ struct GetRequest {
 };
 
 struct GetResponse {
-    // size is that of the whole object, also for a range.
+    // `size` is that of the whole object, also for a range.
     ObjectInfo object;
     // First byte delivered, from Content-Range.
     std::uint64_t offset = 0;
     std::uint64_t length = 0;
-    // x-amz-request-id, for the message where the bytes turn out to be damaged.
+    // x-amz-request-id, for the message if the bytes turn out to be damaged.
     std::string request_id;
-    // By the store's own clock (Date), to the second like Last-Modified; zero where absent.
+    // When the store replied, by its own clock (Date), to the second like Last-Modified; zero if absent.
     WallTime answered_at{};
-    // The whole object came, and has the checksum that the store keeps of it. Bytes that do not have it are an error,
-    // marked as damage.
+    // The whole object came, and matches the checksum that the store keeps of it, or its ETag if that is an MD5. Bytes
+    // that do not match are an error, marked as damage.
     bool has_checksum = false;
 };
 
 struct PutRequest {
     std::string key;
     Payload body;
-    // Of the whole body; sent as x-amz-checksum-crc32c where the store takes it. Computed by the store's client when
+    // CRC-32C of the whole body; sent as x-amz-checksum-crc32c if the store takes it. Computed by the store's client if
     // absent.
     std::optional<std::uint32_t> crc32c;
     Metadata metadata;
     std::string content_type;
     std::string content_encoding;
-    // Fails with EEXIST where the key exists.
+    // Fails with EEXIST if the key exists.
     bool if_none_match = false;
-    // Replaces only this version: another one answers 412, errno ESTALE.
+    // Replaces only this version: for another one, the reply is 412, errno ESTALE.
     std::string if_match;
     // As in RemoveRequest.
     std::function<bool()> may_send = nullptr;
@@ -114,11 +113,11 @@ struct PutResponse {
 struct CopyRequest {
     std::string source_key;
     std::string key;
-    // Pins the source: another version answers 412, errno ESTALE.
+    // Pins the source: for another version, the reply is 412, errno ESTALE.
     std::string source_if_match;
     bool if_none_match = false;
-    // Describes the copy instead of what describes its source: metadata, content type and encoding, other headers. With
-    // a `ckptfs-write` of its own a copy whose reply was lost is recognised.
+    // Replaces the description of the source: metadata, content type and encoding, other headers. If it has a
+    // `ckptfs-write` of its own, a copy whose reply was lost is recognised.
     std::optional<ObjectInfo> description;
     // As in RemoveRequest.
     std::function<bool()> may_send = nullptr;
@@ -151,11 +150,11 @@ struct UploadPartCopyRequest {
     int part_number = 0;
     std::string source_key;
     std::string source_if_match;
-    // Whole source when absent.
+    // The range of the source; the whole source if absent.
     std::optional<ByteRange> range;
 };
 
-// A part that the store has: the answer to UploadPart, a row of ListParts, and what CompleteMultipartUpload names.
+// A part that the store has: the reply to UploadPart, a row of ListParts, and what CompleteMultipartUpload names.
 struct UploadedPart {
     int part_number = 0;
     std::string etag;
@@ -177,7 +176,7 @@ struct CompleteRequest {
 };
 
 struct ListRequest {
-    // Everything below this; not escaped.
+    // Lists only keys that begin with this; not escaped.
     std::string prefix;
     // "/" for one directory level, empty for all keys below.
     std::string delimiter;
@@ -187,7 +186,7 @@ struct ListRequest {
 };
 
 struct ListResponse {
-    // etag, size, last_modified, key; no metadata.
+    // With key, size, etag, last_modified and storage_class; without metadata.
     std::vector<ObjectInfo> objects;
     // Each ends in the delimiter.
     std::vector<std::string> common_prefixes;
@@ -196,17 +195,17 @@ struct ListResponse {
 };
 
 struct RemoveRequest {
-    // Implicit: most removals are of a key, whatever is there.
+    // Implicit, because most removals name only a key, whatever version is there.
     RemoveRequest(std::string removed_key, std::string pinned_etag = {})
         : key(std::move(removed_key)), if_match(std::move(pinned_etag)) {}
     RemoveRequest(const char* removed_key) : key(removed_key) {}
 
     std::string key;
-    // Removes only this version: another one stays, and answers 412, errno ESTALE. Stores that do not know conditional
-    // deletes pass over it.
+    // Removes only this version: another one stays, and the reply is 412, errno ESTALE. Stores without conditional
+    // deletes ignore it.
     std::string if_match;
-    // Asked before each attempt, on any thread, until the request has ended: once it says no, nothing more is sent, and
-    // the request fails.
+    // Asked before each attempt, on any thread, until the request has ended: once it returns false, nothing more is
+    // sent, and the request fails.
     std::function<bool()> may_send;
 };
 
@@ -218,7 +217,7 @@ struct DeleteFailure {
 struct OpenUpload {
     UploadId upload;
     WallTime initiated{};
-    // Begun through this store, which has not seen its end.
+    // The upload was begun through this ObjectStore, which has not seen its end.
     bool is_own = false;
 };
 
@@ -236,34 +235,35 @@ public:
     virtual void list(ListRequest request, StoreDone<ListResponse> done) = 0;
     // Deleting what does not exist is success, as in S3.
     virtual void remove(RemoveRequest request, StoreDone<void> done) = 0;
-    // At most 1,000 keys (DeleteObjects). The answer names the keys that were not deleted.
+    // At most 1,000 keys (DeleteObjects). `done` gets the keys that were not deleted.
     virtual void remove_many(std::vector<RemoveRequest> requests, StoreDone<std::vector<DeleteFailure>> done) = 0;
 
     virtual void create_upload(CreateUploadRequest request, StoreDone<UploadId> done) = 0;
     virtual void upload_part(UploadPartRequest request, StoreDone<UploadedPart> done) = 0;
     virtual void upload_part_copy(UploadPartCopyRequest request, StoreDone<UploadedPart> done) = 0;
-    // Whether it is known that the store has no UploadPartCopy, or none that can be trusted with this source; what it
-    // is asked for then is not sent.
+    // Whether the store is known to lack UploadPartCopy, or to have none that can be trusted with this source;
+    // upload_part_copy() then fails without a request.
     [[nodiscard]] virtual bool lacks_part_copy(const std::string& source_key) const = 0;
-    // Finds out, once, before a caller plans with copies that it could not take back; `key` is one that it will write.
+    // Finds out, once, whether the store has UploadPartCopy, before a caller plans with copies that it could not take
+    // back. `key`: one that the caller will write.
     virtual void find_part_copy(std::string key, std::function<void()> found) = 0;
-    // How many requests it bears at once since it asked to slow down (503); 0 while it has not. The same bytes in
-    // fewer, larger requests take as long and ask less of it.
+    // Limit on requests at once while it is lowered because the store asked to slow down (503); else 0. The same bytes
+    // in fewer, larger requests take as long and ask less of the store.
     [[nodiscard]] virtual int slowed_to() const = 0;
     virtual void complete_upload(CompleteRequest request, StoreDone<PutResponse> done) = 0;
-    // Ending an upload that is gone is success.
+    // Aborting an upload that is gone is success.
     virtual void abort_upload(UploadId upload, StoreDone<void> done) = 0;
     // All open uploads below the prefix, all pages.
     virtual void list_uploads(std::string prefix, StoreDone<std::vector<OpenUpload>> done) = 0;
     virtual void list_parts(UploadId upload, StoreDone<std::vector<UploadedPart>> done) = 0;
 };
 
-// No object has it: a condition that asks whether a store looks.
+// An ETag that no object has, to find out whether a store evaluates a condition.
 inline constexpr const char* kWrongETag = "\"00000000000000000000000000000000\"";
 
 // Name of the user metadata that carries a commit's UUID (x-amz-meta-ckptfs-write).
 inline constexpr const char* kWriteIdMetadata = "ckptfs-write";
-// Empty where it has none.
+// The object's write id; empty if it has none.
 [[nodiscard]] inline std::string write_id_of(const ObjectInfo& object) {
     const auto found = object.metadata.find(kWriteIdMetadata);
     return found == object.metadata.end() ? std::string() : found->second;

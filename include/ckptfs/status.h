@@ -18,22 +18,23 @@ namespace ckptfs {
 
 struct Error {
     int errno_value = EIO;
-    // The S3 error code ("NoSuchKey"), or empty where the store did not answer with one.
+    // The S3 error code ("NoSuchKey"); empty if the store sent none.
     std::string s3_code;
-    // 0 where no HTTP response arrived.
+    // 0 if no HTTP response arrived.
     int http_status = 0;
     // The same request, sent again, may succeed.
     bool retryable = false;
-    // The request may have taken effect although no success was seen: a commit has to look before it reports failure.
+    // The request may have taken effect although no success was seen: a commit has to check the key before it reports
+    // failure.
     bool outcome_unknown = false;
-    // Bytes came that are not those that were written. Perhaps only damaged in transit: a retry may help. Never of
-    // a request that was given up.
+    // The bytes that came are not those that were written, perhaps only damaged in transit: a retry may help. Never set
+    // for a request that was given up.
     bool damaged = false;
-    // Of a request that was ended because it brought nothing: for how long, by then; 0 where that is not known.
+    // For how long a request that timed out had brought nothing; 0 if that is not known.
     std::chrono::milliseconds without_result{0};
     // One line: what failed, on which key, and what to do. Never holds a secret.
     std::string message;
-    // x-amz-request-id of the response, where there was one.
+    // x-amz-request-id of the response; empty if there was none.
     std::string request_id;
 };
 
@@ -49,7 +50,7 @@ inline Failure failure(int errno_value, std::string message) {
     return Failure(std::move(error));
 }
 
-// EIO, with the mark.
+// EIO, marked as damage.
 inline Failure damage(std::string message) {
     Error error;
     error.damaged = true;
@@ -61,19 +62,20 @@ inline Failure failure(Error error) {
     return Failure(std::move(error));
 }
 
-// What the answer of a store says. Stores differ in code and status, and HEAD has no code: how is said here alone.
+// The functions below say what a store means by an error. Stores differ in code and status, and HEAD has no code: only
+// this file deals with that.
 //
-// If-Match or If-None-Match did not hold, or a look at the key that took the place of one.
+// If-Match or If-None-Match did not hold, or a HEAD that took the place of the condition says so.
 [[nodiscard]] inline bool is_condition_failed(const Error& error) {
     return error.http_status == 412 || error.s3_code == "PreconditionFailed";
 }
 
-// The store does not have the operation, or does not know a condition of it.
+// The store lacks the operation, or does not know a condition of it.
 [[nodiscard]] inline bool is_not_implemented(const Error& error) {
     return error.http_status == 501 || error.s3_code == "NotImplemented";
 }
 
-// It was completed or aborted.
+// The upload was completed or aborted.
 [[nodiscard]] inline bool is_upload_gone(const Error& error) {
     return error.s3_code == "NoSuchUpload";
 }
@@ -83,8 +85,8 @@ inline Failure failure(Error error) {
     return error.http_status == 416 || error.s3_code == "InvalidRange";
 }
 
-// The right is missing, or the store cannot do it: asked again, it answers the same. Not where credentials have
-// expired: others come.
+// The permission is missing, or the store cannot do it: a retry gets the same reply. False for expired credentials,
+// which are renewed.
 [[nodiscard]] inline bool is_refused_for_good(const Error& error) {
     return !error.retryable && (error.errno_value == EACCES || error.errno_value == EOPNOTSUPP);
 }

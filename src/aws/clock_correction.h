@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This machine's time, corrected by what a server has said of its own: signatures of a wrong time are refused.
+// This machine's time, corrected by what a server has said of its own: requests signed with a wrong time are refused.
 // Ownership: the clock outlives it. Threads: all functions may be called from any thread.
 #pragma once
 
@@ -15,16 +15,16 @@ class ClockCorrection {
 public:
     explicit ClockCorrection(const Clock& clock) : clock_(clock) {}
 
-    // What requests are signed with.
+    // The time with which requests are signed.
     [[nodiscard]] WallTime now() const { return clock_.wall_now() + WallTime::duration(correction_.load()); }
 
     struct Corrected {
-        // Server's time minus ours.
+        // The server's time minus ours.
         std::chrono::seconds by;
-        // It is worth a log line.
+        // The first correction: it is worth a log line.
         bool is_first;
     };
-    // From the Date header of an answer that refused the time.
+    // `server_time`: from the Date header of a reply that refused the time.
     Corrected take(WallTime server_time) {
         const WallTime::duration correction = server_time - clock_.wall_now();
         const bool is_first = correction_.exchange(correction.count()) == 0;

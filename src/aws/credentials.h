@@ -20,7 +20,7 @@ struct Credentials {
     Secret secret_access_key;
     // Empty for long-term keys.
     Secret session_token;
-    // Absent where the source does not say.
+    // Absent if the source does not say.
     std::optional<WallTime> expires;
 
     friend bool operator==(const Credentials&, const Credentials&) = default;
@@ -35,15 +35,15 @@ public:
     virtual ~CredentialsProvider() = default;
     // Calls `ready` once, at once or later on any thread: a source may have to ask a service first.
     virtual void get(CredentialsReady ready) = 0;
-    // The store refused these as expired or unknown: the next get() looks at the source again.
+    // The store refused these as expired or unknown: the next get() reads the source again.
     virtual void refuse(const SharedCredentials& credentials) = 0;
     // The store accepted these: a later refusal means that they have expired since.
     virtual void accept(const SharedCredentials& /*credentials*/) {}
-    // Whether the store has accepted any, by whichever of the senders that share these.
+    // Whether the store has accepted any credentials of this provider, from any of the senders that share it.
     [[nodiscard]] virtual bool has_accepted() { return false; }
-    // Where the current ones come from, for a person; empty where unknown.
+    // Where the current credentials come from, for a person; empty if unknown.
     [[nodiscard]] virtual std::string source() { return {}; }
-    // Waiters are answered with ECANCELED, as are all later callers.
+    // Calls of get() that wait end with ECANCELED, as do all later ones.
     virtual void stop() {}
 };
 

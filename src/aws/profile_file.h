@@ -17,7 +17,8 @@ using Profile = std::map<std::string, std::string>;
 struct ProfileFiles {
     std::string credentials_path;
     std::string config_path;
-    // By the environment: then they have to be readable. A home that this process may not enter has no such files.
+    // The environment names the file. One that exists has to be readable, unless it is not named and lies in a home
+    // that this process may not enter: then it counts as missing.
     bool credentials_named = false;
     bool config_named = false;
 };
@@ -28,15 +29,15 @@ struct ProfileFiles {
 [[nodiscard]] ProfileFiles profile_files(const Environment& environment);
 // AWS_PROFILE, or "default".
 [[nodiscard]] std::string profile_name(const std::string& configured, const Environment& environment);
-// Both files' settings of the profile, those of the credentials file first. Empty where neither file knows it; an Error
-// where a file exists and cannot be read.
+// Both files' settings of the profile, those of the credentials file first. Empty if neither file has it; an Error if a
+// file exists and cannot be read.
 [[nodiscard]] Result<Profile> read_profile(const ProfileFiles& files, const std::string& name);
-// The [sso-session NAME] of the config file; empty where there is none.
+// The [sso-session NAME] of the config file; empty if there is none.
 [[nodiscard]] Result<Profile> read_sso_session(const ProfileFiles& files, const std::string& name);
 // The configured one, AWS_REGION, AWS_DEFAULT_REGION, the profile's region, else us-east-1.
 [[nodiscard]] std::string region_name(const std::string& configured, const Environment& environment,
                                       const Profile& profile);
-// Empty where the profile does not have it.
+// The value of a setting; empty if the profile does not have it.
 [[nodiscard]] std::string setting_of(const Profile& profile, const std::string& name);
 
 }  // namespace ckptfs

@@ -36,7 +36,7 @@ std::string signed_names(const HttpHeaders& sorted_headers) {
     return names;
 }
 
-// Blanks at both ends go, runs of blanks inside become one.
+// Drops the blanks at both ends, and makes one of each run of blanks inside.
 std::string canonical_value(std::string_view value) {
     std::string canonical;
     for (const char c : value) {

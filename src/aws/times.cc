@@ -66,7 +66,7 @@ struct CivilTime {
 };
 
 // A WallTime counts nanoseconds in 64 bits and ends in the year 2262. No object is older than S3; what some servers
-// answer for "never" lies before 1970.
+// send for "never" lies before 1970.
 constexpr int kFirstYear = 1970;
 constexpr int kLastYear = 2261;
 

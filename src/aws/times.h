@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times as S3 writes them. Pure; independent of locale and time zone. Other texts are not parsed, nor are times
-// outside the years 1970 to 2261, which a WallTime could not hold.
+// Times as S3 writes them. Pure; independent of locale and time zone. Other texts are not parsed, nor are times before
+// 1970, which some servers send for "never", or after 2261, which a WallTime cannot hold.
 #pragma once
 
 #include <optional>

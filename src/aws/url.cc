@@ -49,7 +49,7 @@ int digit_value(char c) {
 
 Result<Url> parse_url(std::string_view text, std::string_view setting) {
     const auto refuse = [text, setting](const char* why) {
-        // Without what may be a password.
+        // The message leaves out what may be a password.
         const std::size_t at = text.rfind('@');
         return failure(EINVAL, format("{} {}: {}; it looks like https://host[:port]", setting,
                                       escaped(at == std::string_view::npos ? text : text.substr(at)), why));

@@ -267,7 +267,7 @@ private:
     std::uint32_t crc_ = 0;
 };
 
-// A reflected polynomial over eight bytes at a time ("slicing by 8"): table k tells what a byte does that k others
+// A reflected polynomial over eight bytes at a time ("slicing by 8"): table k has the effect of a byte that k others
 // follow.
 template <class Value, Value kPolynomial>
 class RunningCrc final : public RunningDigest {
@@ -318,7 +318,7 @@ private:
 
     Value crc_ = 0;
 };
-// That of Ethernet and zlib, and CRC-64/NVME (NVM Express NVM Command Set Specification); bits reversed.
+// The CRC-32 of Ethernet and zlib, and CRC-64/NVME (NVM Express NVM Command Set Specification); bits reversed.
 using RunningCrc32 = RunningCrc<std::uint32_t, 0xEDB88320U>;
 using RunningCrc64Nvme = RunningCrc<std::uint64_t, 0x9A6C9329AC4BC9B5U>;
 

@@ -13,7 +13,7 @@
 namespace ckptfs {
 namespace {
 
-// What is copied stays in the processor's cache, and is enough for one request to the disk.
+// Size of the copy in bytes: it stays in the processor's cache, and is enough for one request to the disk.
 constexpr std::uint64_t kCopied = std::uint64_t{1} << 20;
 
 std::uint64_t past_alignment(const std::byte* bytes) {
@@ -46,7 +46,7 @@ public:
     }
 
 private:
-    // As much as has to be, or as there is room for; takes it from `bytes`.
+    // Copies as much as has to be copied, or as there is room for; removes it from `bytes`.
     int copy(ByteSpan& bytes) {
         if (const int error = write_in_place(); error != 0) {
             return error;
@@ -57,7 +57,7 @@ private:
                 return ENOMEM;
             }
         }
-        // From there on they lie in memory as they do in the file, or they never do.
+        // From there on the bytes are aligned in memory as in the file, or they never are.
         const std::uint64_t to_alignment = (kDirectAlignment - past_alignment(bytes.data())) % kDirectAlignment;
         const bool gets_aligned = to_alignment > 0 && (copied_ + to_alignment) % kDirectAlignment == 0;
         const std::uint64_t wanted = gets_aligned ? to_alignment : kCopied;
@@ -86,7 +86,8 @@ private:
     };
 
     const int file_;
-    // Of what is not written yet. Of the two that wait, one is empty.
+    // Where the bytes that are not written yet begin in the file. Of the two groups that wait (in_place_, copy_), one
+    // is empty.
     std::uint64_t offset_;
     Payload in_place_;
     std::unique_ptr<std::byte, Free> copy_;

@@ -9,11 +9,11 @@
 
 namespace ckptfs {
 
-// The value of a variable; nothing where it is unset or empty, which the AWS tools treat alike.
+// The value of a variable; empty if it is unset or empty, which the AWS tools treat alike.
 using Environment = std::function<std::optional<std::string>(const char* name)>;
 
 [[nodiscard]] Environment process_environment();
-// Names of all that is set.
+// Names of all variables that are set.
 [[nodiscard]] std::vector<std::string> environment_names();
 
 }  // namespace ckptfs

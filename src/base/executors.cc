@@ -51,7 +51,7 @@ void ThreadPool::stop() {
         thread.join();
     }
     threads_.clear();
-    // What other threads posted after the last of ours had looked.
+    // Runs what other threads posted after the last of ours had looked.
     run();
 }
 

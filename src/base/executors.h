@@ -16,7 +16,7 @@
 
 namespace ckptfs {
 
-// Threads of its own, first come, first served, but urgent tasks before others, three for one where both wait.
+// A pool of threads: first come, first served, but urgent tasks go first, three for each other one while both wait.
 //
 // The queue has no limit of its own: each task stands for a request or a buffer that is already counted elsewhere.
 // Threads: as Executor says. A task may post more tasks, also while the pool is being stopped.
@@ -42,7 +42,7 @@ private:
     Condition posted_;
     Tasks tasks_ GUARDED_BY(mutex_);
     Tasks urgent_ GUARDED_BY(mutex_);
-    // Taken since one of the others was, or none of them waited.
+    // Urgent tasks taken since another task was taken, or none of those waited.
     int urgent_in_a_row_ GUARDED_BY(mutex_) = 0;
     bool stopping_ GUARDED_BY(mutex_) = false;
     bool stopped_ GUARDED_BY(mutex_) = false;
@@ -51,8 +51,8 @@ private:
     std::vector<std::thread> threads_;
 };
 
-// For computation: one thread a processor. A plain queue: oneTBB, whose workers look for work for a while before they
-// sleep, took 0.1 to 0.2 s of CPU a GB more for tasks as large and as few as these.
+// For computation: one thread per processor. A plain queue: oneTBB, whose workers look for work for a while before they
+// sleep, took 0.1 to 0.2 s of CPU per GB more for tasks as large and as few as these.
 [[nodiscard]] std::unique_ptr<Executor> make_executor();
 
 // For tasks that wait: namespace operations and staging files.

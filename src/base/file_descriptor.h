@@ -38,7 +38,7 @@ private:
     int fd_ = -1;
 };
 
-// All descriptors from `first` on, however many there are, but this one.
+// Closes all descriptors from `first` on, however many there are, except `kept`.
 inline void close_all_but(int kept, int first) {
     const auto from = static_cast<unsigned>(first);
     const auto spared = static_cast<unsigned>(kept);

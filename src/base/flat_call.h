@@ -10,7 +10,7 @@ namespace ckptfs {
 
 using PostponedCalls = std::vector<std::function<void()>>;
 
-// Of this thread; null outside of call_flat().
+// The calls that are postponed on this thread; null outside of call_flat().
 inline PostponedCalls*& postponed_calls() {
     thread_local PostponedCalls* calls = nullptr;
     return calls;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A store that asks another one, for those that do a few things differently.
+// An ObjectStore that forwards to another one; the base of stores that do a few things differently.
 //
-// Ownership: the store that it asks outlives it. Threads: as ObjectStore.
+// Ownership: the store behind it outlives it. Threads: as ObjectStore.
 #pragma once
 
 #include <functional>

@@ -6,7 +6,7 @@
 
 namespace ckptfs {
 
-// Shell wildcards (fnmatch(3)) against a file name.
+// Whether a file name matches one of these shell patterns (fnmatch(3)).
 [[nodiscard]] bool matches_any(const std::string& name, const std::vector<std::string>& globs);
 
 }  // namespace ckptfs

@@ -14,7 +14,7 @@ inline constexpr int kIoPriorityOfThread = 1;
 inline constexpr int kIoPriorityClassShift = 13;
 inline constexpr int kIoPriorityClassIdle = 3;
 
-// The calling thread leaves its turn to all others.
+// Makes the calling thread yield to all others.
 inline void take_idle_io_priority() {
     static_cast<void>(::syscall(SYS_ioprio_set, kIoPriorityOfThread, 0, kIoPriorityClassIdle << kIoPriorityClassShift));
 }

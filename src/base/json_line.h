@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports for machines: one JSON object (RFC 8259), one line. Bytes that are not UTF-8 become U+FFFD. And what files on
-// a disk hold of it, as CBOR (RFC 8949). Pure. Only for files that make or read these: it brings the JSON library with
-// it.
+// Reports for programs: one JSON object (RFC 8259), one line. Bytes that are not UTF-8 become U+FFFD. Files on a disk
+// hold such values as CBOR (RFC 8949). Pure. To be included only where these are made or read, because it includes the
+// JSON library.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,14 +10,15 @@
 
 namespace ckptfs {
 
-// In the order in which they are written.
+// Members keep the order in which they were added.
 using Json = nlohmann::ordered_json;
 
 [[nodiscard]] inline std::string json_line(const Json& value) {
     return value.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-// Nothing that ckptfs writes has one. get() makes a whole number of it, which is undefined where that is too large.
+// Whether any number is a fraction. Nothing that ckptfs writes has one, and get() of a whole number is undefined if the
+// fraction is too large for it.
 [[nodiscard]] inline bool has_fractions(const Json& json) {
     std::vector<const Json*> left = {&json};
     while (!left.empty()) {

@@ -8,7 +8,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Answers nest two deep.
+// Replies nest two deep.
 constexpr int kDeepest = 8;
 
 void add_members(const Json& object, const std::string& prefix, int depth,

@@ -80,20 +80,20 @@ std::unique_ptr<spdlog::formatter> format_for(LogReader reader) {
     return formatter;
 }
 
-// A terminal has room for some bytes where it has none for a line, and another program's line may be waiting for it.
-// O_NONBLOCK belongs to an open file description, which those that share standard error share: this is another one, and
-// open for one line only, since standard error may become something else. Nothing where it is no terminal.
+// A terminal may have room for some bytes but not for a line, and another program's line may be waiting for it.
+// O_NONBLOCK belongs to an open file description, which is shared by all that share standard error: this is another
+// one, and open for one line only, since standard error may become something else. Empty if it is no terminal.
 FileDescriptor own_terminal() {
     const int errno_before = errno;
     FileDescriptor terminal(
         isatty(STDERR_FILENO) != 0 ? open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : -1);
-    // Who logs may not have looked at it yet.
+    // The caller may not have looked at errno yet.
     errno = errno_before;
     return terminal;
 }
 
-// To standard error, and without waiting for who reads it: a terminal that was paused, or a container's log that is
-// not taken any more, would stop every thread that has something to say. What there is no room for is counted.
+// Writes to standard error without waiting for its reader: a terminal that was paused, or a container's log that is not
+// read any more, would stop every thread that logs. Lines for which there is no room are counted.
 class PatientSink final : public spdlog::sinks::base_sink<std::mutex> {
 protected:
     void sink_it_(const spdlog::details::log_msg& message) override {
@@ -112,7 +112,7 @@ protected:
     void flush_() override {}
 
 private:
-    // pipe(7): where there is room for anything, so many bytes do not block. Sockets have as much.
+    // pipe(7): if there is any room, so many bytes do not block. Sockets have as much.
     static constexpr std::size_t kAtOnce = 4096;
 
     bool write_all(int target, std::string_view text) {

@@ -29,7 +29,7 @@ namespace ckptfs {
 // The same for this process; reads /proc and /sys/fs/cgroup.
 [[nodiscard]] std::uint64_t default_max_memory(int processors);
 
-// Reads /proc; 0 where it does not say.
+// Reads /proc; 0 if it does not say.
 [[nodiscard]] std::uint64_t available_ram();
 
 }  // namespace ckptfs

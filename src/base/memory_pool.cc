@@ -28,8 +28,8 @@
 namespace ckptfs {
 namespace {
 
-// How often listeners are asked while a taker waits. Short beside the 30 ms that a request to S3 takes at best, and
-// too rare to cost anything.
+// How often listeners are asked while a taker waits. Short compared with the 30 ms that a request to S3 takes at best,
+// and too rare to cost anything.
 constexpr Milliseconds kAskAgainAfter{20};
 
 // AddressSanitizer then reports any access to a buffer that was given back.
@@ -133,7 +133,7 @@ void MemoryPool::recharge(Buffer buffer, MemoryUse use, Ready ready) {
 
 bool MemoryPool::try_recharge(Buffer& buffer, MemoryUse use) {
     const MutexLock lock(mutex_);
-    // Where others wait, the room that it leaves in its present use may be theirs.
+    // If others wait, the room that the buffer leaves in its present use may be theirs.
     if (anyone_waits() || !may_recharge(shares_, in_use_, buffer.use(), use)) {
         return false;
     }
@@ -277,7 +277,7 @@ void MemoryPool::deliver(Grant grant) {
 
 void MemoryPool::deliver_to_waiters(std::vector<Grant> grants) {
     for (Grant& grant : grants) {
-        // A program waits for it, and not for what is encoded in between.
+        // A program waits for these, and not for what is encoded in between.
         const bool is_urgent = grant.use == MemoryUse::kRead || grant.use == MemoryUse::kReceive;
         auto task = [this, grant = std::move(grant)]() mutable { deliver(std::move(grant)); };
         if (executor_ == nullptr) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory budget of a mount as one mapping cut into equal buffers. They begin with a page where pages have 4 KiB;
-// larger ones, as of some AArch64 kernels, may belong to two buffers.
+// The memory budget of a mount as one mapping cut into equal buffers. Buffers begin with a page if pages have 4 KiB; a
+// larger page, as on some AArch64 kernels, may belong to two buffers.
 //
 // A page costs nothing until it is first used, and the buffer that was freed last is handed out first, so that a mount
 // that needs little touches little. What was not needed lately goes back to the system (release_unused). Shares between
@@ -9,10 +9,10 @@
 // Waiters are served oldest first: a freed buffer goes to the use whose first waiter has waited longest, unless that
 // use has reached its cap. Their callbacks run on `executor`, because the thread that frees a buffer may hold locks of
 // its own or be an HTTP thread; without an executor they run on the thread that freed it. Callbacks that free or take
-// buffers nest without growing the stack: a take() from within a callback is answered after that callback.
+// buffers nest without growing the stack: a take() from within a callback is served after that callback.
 //
 // While a taker waits, the pressure listeners are asked again now and then by `timer`, since what they could not give
-// at first (a block still in flight) may be theirs to give later.
+// at first (a block still in flight) may become free later.
 //
 // Ownership: executor and timer outlive the pool; the pool outlives its buffers and takers, and aborts the program if
 // it does not, for their memory would be gone under them.
@@ -38,7 +38,7 @@
 namespace ckptfs {
 
 // The pages that lie wholly in `size` bytes from `address`: all that can be given to the system without what lies
-// beside them. Counted from `address`.
+// beside them. `offset` counts from `address`.
 struct WholePages {
     std::size_t offset = 0;
     std::size_t size = 0;
@@ -49,7 +49,7 @@ struct WholePages {
 
 class MemoryPool final : public BufferPool {
 public:
-    // `executor` and `timer` may be null. ENOMEM where the address space is too small.
+    // `executor` and `timer` may be null. ENOMEM if the address space is too small.
     static Result<std::unique_ptr<MemoryPool>> create(const MemoryShares& shares, Executor* executor, Timer* timer);
     ~MemoryPool() override;
     MemoryPool(const MemoryPool&) = delete;
@@ -63,7 +63,7 @@ public:
     [[nodiscard]] PoolUsage usage() const override;
 
     // Gives the system the memory of the buffers that were free all the time since the last call. Returns how many
-    // buffers that were. Takers meanwhile wait for one of them at most.
+    // buffers those were. Takers wait meanwhile for the release of one buffer at most.
     std::size_t release_unused();
 
 private:
@@ -73,7 +73,7 @@ private:
         std::uint64_t ticket = 0;
         MemoryUse use = MemoryUse::kReceive;
         Ready ready;
-        // Held, and still charged to `from`, by a recharge; null for a take.
+        // The buffer of a recharge, which is still charged to `from`; null for a take.
         std::byte* data = nullptr;
         MemoryUse from = MemoryUse::kReceive;
     };
@@ -111,17 +111,17 @@ private:
 
     // Mutable.
     mutable Mutex mutex_;
-    // Taken from the back. Behind the first `cold_` there is no memory.
+    // Free buffers, taken from the back. The first `cold_` have no physical memory behind them.
     std::vector<std::byte*> free_ GUARDED_BY(mutex_);
     std::size_t cold_ GUARDED_BY(mutex_);
-    // The least that was free since release_unused().
+    // The smallest number of free buffers since release_unused().
     std::size_t least_free_ GUARDED_BY(mutex_);
     BuffersInUse in_use_ GUARDED_BY(mutex_){};
     std::size_t peak_in_use_ GUARDED_BY(mutex_) = 0;
     std::uint64_t last_ticket_ GUARDED_BY(mutex_) = 0;
     std::array<std::deque<Waiter>, kMemoryUses> waiters_ GUARDED_BY(mutex_);
     std::shared_ptr<const Listeners> listeners_ GUARDED_BY(mutex_) = std::make_shared<const Listeners>();
-    // The next time to ask again is set; or it has come.
+    // watch_: the timer that asks the listeners again is set. asking_: it has expired, and they are being asked.
     std::optional<Timer::Id> watch_ GUARDED_BY(mutex_);
     bool asking_ GUARDED_BY(mutex_) = false;
     Condition asked_;

@@ -50,8 +50,8 @@ MemoryShares memory_shares(std::uint64_t max_memory, int fuse_threads, bool enco
     const std::size_t write = std::min(total / 4 - 2 * kSparePartBuffers, kLargestWriteReserve);
     // The largest part is a quarter of what file data may take.
     const std::size_t part = total * 3 / 16 + kSparePartBuffers;
-    // It may have to be encoded as a whole, with a frame to spare. Without it, what others compressed may still be
-    // appended to.
+    // The largest part may have to be encoded as a whole, with a frame to spare. If files are not compressed, those
+    // that other mounts compressed may still be appended to.
     const std::size_t encode = encodes ? std::min(part, kLargestWriteReserve)
                                        : std::clamp(total / 128, kSmallestEncodeReserve, kLargestCommitReserve);
 
@@ -70,7 +70,7 @@ MemoryShares memory_shares(std::uint64_t max_memory, int fuse_threads, bool enco
 }
 
 int frames_waiting_for_disk(const BuffersInUse& caps) {
-    // One that was not written at once lies in two.
+    // A frame that was not written at once lies in two buffers.
     constexpr std::size_t kShare = 4;
     constexpr std::size_t kMost = 32;
     const std::size_t least =

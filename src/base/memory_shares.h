@@ -35,12 +35,12 @@ using BuffersInUse = std::array<std::size_t, kMemoryUses>;
 // `max_memory` in bytes; less than kSmallestMaxMemory counts as that. `encodes`: files are compressed on the way.
 [[nodiscard]] MemoryShares memory_shares(std::uint64_t max_memory, int fuse_threads, bool encodes = false);
 
-// Frames that may wait for a disk at a time, which keeps what it has been given for as long as it hangs: most of what
-// programs write, and of what they read, is left. `caps`: by use.
+// How many frames may wait for a disk at a time. A disk that hangs keeps what it has been given, so most of the memory
+// for what programs write, and for what they read, is left. `caps`: by use.
 [[nodiscard]] int frames_waiting_for_disk(const BuffersInUse& caps);
 
 [[nodiscard]] bool may_take(const MemoryShares& shares, const BuffersInUse& in_use, MemoryUse use);
-// Moving a held buffer from one use to another.
+// Whether a held buffer may move from one use to another.
 [[nodiscard]] bool may_recharge(const MemoryShares& shares, const BuffersInUse& in_use, MemoryUse from, MemoryUse to);
 
 }  // namespace ckptfs

@@ -3,7 +3,7 @@
 // written where the compiler reads it, not in comments. g++ sees a plain std::mutex.
 //
 // A lambda is a function of its own to the analysis: one that runs under the lock says so,
-// `[this]() REQUIRES(mutex_) { ... }`. Constructors and destructors are not looked into.
+// `[this]() REQUIRES(mutex_) { ... }`. Constructors and destructors are not analysed.
 //
 // Threads: as std::mutex and std::condition_variable. A MutexLock belongs to the thread that made it.
 #pragma once
@@ -21,14 +21,14 @@
 
 #define CAPABILITY(name) CKPTFS_THREAD_SAFETY(capability(name))
 #define SCOPED_CAPABILITY CKPTFS_THREAD_SAFETY(scoped_lockable)
-// Of a field: to be read and written only with that mutex.
+// For a field: it is read and written only with that mutex held.
 #define GUARDED_BY(mutex) CKPTFS_THREAD_SAFETY(guarded_by(mutex))
-// Of a function: its caller holds these; or holds none of these.
+// For a function: its caller holds these (REQUIRES), or holds none of these (EXCLUDES).
 #define REQUIRES(...) CKPTFS_THREAD_SAFETY(requires_capability(__VA_ARGS__))
 #define EXCLUDES(...) CKPTFS_THREAD_SAFETY(locks_excluded(__VA_ARGS__))
 #define ACQUIRE(...) CKPTFS_THREAD_SAFETY(acquire_capability(__VA_ARGS__))
 #define RELEASE(...) CKPTFS_THREAD_SAFETY(release_capability(__VA_ARGS__))
-// Says why, wherever it is used.
+// A comment says why wherever this is used.
 #define NO_THREAD_SAFETY_ANALYSIS CKPTFS_THREAD_SAFETY(no_thread_safety_analysis)
 
 namespace ckptfs {
@@ -65,7 +65,7 @@ private:
     std::unique_lock<std::mutex> lock_;
 };
 
-// While it waits the lock is free; the analysis takes it as held throughout, which it is before and after.
+// A wait releases the lock; the analysis treats it as held throughout, which it is before and after.
 class Condition {
 public:
     void wait(MutexLock& lock) { changed_.wait(lock.lock_); }
@@ -83,7 +83,7 @@ public:
     void wait_for(MutexLock& lock, std::chrono::duration<Rep, Period> time) {
         changed_.wait_for(lock.lock_, time);
     }
-    // Whether it holds. The predicate as above.
+    // Returns whether the predicate holds. It is not analysed, as in wait().
     template <typename Rep, typename Period, typename Predicate>
     bool wait_for(MutexLock& lock, std::chrono::duration<Rep, Period> time, Predicate holds) NO_THREAD_SAFETY_ANALYSIS {
         return changed_.wait_for(lock.lock_, time, std::move(holds));

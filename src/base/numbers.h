@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers in text that comes from outside: of digits alone, with a minus sign where the type has one. Neither blanks, a
-// plus sign, a prefix such as 0x nor the locale matter. What does not fit the type is no number.
+// Numbers in text that comes from outside: digits only, with a minus sign if the type has one. Blanks, a plus sign or a
+// prefix such as 0x are not accepted, and the locale has no effect. What does not fit the type is no number.
 //
 // Threads: no state.
 #pragma once
@@ -13,7 +13,7 @@
 
 namespace ckptfs {
 
-// What `text` begins with, which is taken from it.
+// The number that `text` begins with, which is removed from it.
 template <class Number>
 [[nodiscard]] std::optional<Number> take_number(std::string_view& text, int base = 10) {
     Number value{};
@@ -25,7 +25,7 @@ template <class Number>
     return value;
 }
 
-// `text` is nothing else.
+// The number, if `text` is nothing else.
 template <class Number>
 [[nodiscard]] std::optional<Number> whole_number(std::string_view text, int base = 10) {
     const std::optional<Number> value = take_number<Number>(text, base);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls to the outside that a locked section has decided on, made after the lock is gone, in the order in which they
-// were decided, by one thread at a time.
+// Calls to the outside that a locked section has decided on, made after the lock is released, in the order in which
+// they were decided, by one thread at a time.
 //
-// A call may come back into its owner (a store that answers at once): what that decides is added behind and made by the
-// thread that is already at it, so that stacks stay flat.
+// A call may call its owner again (a store that replies at once): the calls that this adds are made by the thread that
+// is already delivering, so that stacks stay flat.
 //
 // Threads: guarded by its owner's mutex. The owner must stay alive until deliver() returns.
 #pragma once
@@ -20,7 +20,7 @@ class Outbox {
 public:
     using Call = std::function<void()>;
 
-    // With the owner's mutex held.
+    // To be called with the owner's mutex held.
     void add(Call call) { calls_.push_back(std::move(call)); }
 
     // Takes the owner's held mutex and leaves it released.

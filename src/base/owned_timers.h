@@ -22,9 +22,9 @@ public:
     OwnedTimers(const OwnedTimers&) = delete;
     OwnedTimers& operator=(const OwnedTimers&) = delete;
 
-    // Never, once stopped.
+    // Does nothing once stopped.
     void after(Milliseconds delay, std::function<void()> run) {
-        // Held until the id is noted: what runs at once waits for that before it is forgotten.
+        // Held until the id is noted: a function that runs at once waits for that before the id is erased.
         const MutexLock lock(mutex_);
         if (stopped_) {
             return;
@@ -38,7 +38,7 @@ public:
         waiting_.emplace(number, id);
     }
 
-    // Waits for the one that runs.
+    // Waits for a function that is running.
     void stop() {
         std::map<std::uint64_t, Timer::Id> waiting;
         {

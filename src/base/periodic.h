@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Something that is done again and again until its owner goes.
+// Calls a function again and again until its owner destroys this.
 //
 // Threads: `run` is called on the timer's thread, so that it must be short. The destructor waits for a call under way;
 // it must not run inside one.
@@ -15,7 +15,7 @@ namespace ckptfs {
 
 class Periodic {
 public:
-    // First after one period. The timer outlives it.
+    // The first call comes after one period. The timer outlives this.
     Periodic(Timer& timer, Milliseconds period, std::function<void()> run);
     ~Periodic();
     Periodic(const Periodic&) = delete;

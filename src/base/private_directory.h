@@ -8,13 +8,13 @@
 
 namespace ckptfs {
 
-// Made with mode 0700 where it is missing; its parent must exist.
+// Makes it with mode 0700 if it is missing; its parent must exist.
 Status make_private_directory(const std::string& path);
 
-// Whether it is one. ENOENT where there is nothing.
+// Fails unless `path` is such a directory. ENOENT if there is nothing.
 Status check_private_directory(const std::string& path);
 
-// Of any directory: after a power cut it has the names that it has now.
+// Flushes any directory: after a power cut it has the names that it has now.
 Status flush_directory(const std::string& path);
 
 }  // namespace ckptfs

@@ -216,7 +216,7 @@ bool is_locked(std::string_view locks, std::string_view device, std::uint64_t in
     const std::string file = format("{} {:02x}:{:02x}:{} ", holder, *major, *minor, inode);
     while (!locks.empty()) {
         const std::string_view line = next_line(locks);
-        // Who waits for a lock comes below it, behind an arrow.
+        // Waiters for a lock are listed below it, after an arrow.
         if (line.find(file) != std::string_view::npos && line.find(" -> ") == std::string_view::npos) {
             return true;
         }

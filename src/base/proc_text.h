@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of /proc say (proc(5)). Pure: text in, values out; empty where the text is not what it should be.
+// What the files of /proc say (proc(5)). Pure: text in, values out; empty if the text is not what it should be.
 #pragma once
 
 #include <sys/types.h>
@@ -16,7 +16,7 @@ namespace ckptfs {
 struct TaskStat {
     // PF_EXITING.
     bool exiting = false;
-    // It has closed what it had open, and waits for its parent to ask how it ended.
+    // The task has closed what it had open, and waits for its parent to ask how it ended.
     bool has_ended = false;
     // As wait(2) encodes it. Reads 0 without the right to trace the process.
     int exit_code = 0;
@@ -61,11 +61,11 @@ struct DescriptorInfo {
     bool writable = false;
     bool closed_by_exec = false;
 };
-// Empty also before Linux 5.14, which does not show the inode.
+// Empty also before Linux 5.14, whose fdinfo does not show the inode.
 [[nodiscard]] std::optional<DescriptorInfo> parse_descriptor_info(std::string_view text);
 
-// /proc/PID/mountinfo. The same filesystem has another id, but the same device, where it is bound elsewhere or seen
-// from another mount namespace.
+// /proc/PID/mountinfo. The same filesystem has another id, but the same device, if it is bound elsewhere or seen from
+// another mount namespace.
 struct MountIdentity {
     int mount_id = 0;
     // "MAJOR:MINOR"

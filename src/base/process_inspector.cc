@@ -72,7 +72,7 @@ bool is_on_mount(pid_t process, const DescriptorInfo& descriptor, const std::opt
     return found && found->device == mount->device;
 }
 
-// A lookup waits for it, and costs a round trip to the store where it is not told in time.
+// A lookup waits this long for the string, and costs a round trip to the store if it does not come in time.
 constexpr std::chrono::milliseconds kStringIsReadWithin{5};
 constexpr int kMostStringsAtOnce = 8;
 
@@ -80,7 +80,7 @@ std::optional<std::string> read_string(pid_t thread, std::uint64_t address) {
     std::array<char, PATH_MAX> piece{};
     std::string text;
     while (text.size() < PATH_MAX) {
-        // Behind the end of its page may be nothing.
+        // There may be nothing after the end of its page.
         const std::size_t size = piece.size() - (address % piece.size());
         const iovec here{piece.data(), size};
         const iovec there{std::bit_cast<void*>(address), size};
@@ -102,13 +102,13 @@ std::optional<std::string> read_string(pid_t thread, std::uint64_t address) {
 struct DescriptorCount {
     int all = 0;
     int writable = 0;
-    // Of those, the ones that may read as well.
+    // Of the writable ones, those that may read as well.
     int reading = 0;
-    // Of those, the ones that an exec leaves open.
+    // Of the writable ones, those that an exec leaves open.
     int lasting = 0;
 };
 
-// Of one task; `task_path` is /proc/PID or /proc/PID/task/TID.
+// Counts the descriptors of one task; empty if /proc cannot tell. `task_path`: /proc/PID or /proc/PID/task/TID.
 std::optional<DescriptorCount> count_descriptors(const std::string& task_path, pid_t process, std::uint64_t inode,
                                                  const std::optional<MountIdentity>& mount) {
     const Directory directory = open_directory(task_path + "/fdinfo");
@@ -154,17 +154,17 @@ std::optional<DescriptorCount> count_of_process(pid_t process, std::uint64_t ino
     return DescriptorCount{};
 }
 
-// A fatal signal was sent, but the main thread still dumps core, which takes minutes where there is much memory, or
-// waits in a system call that no signal ends. Linux 5.17 and later show the signal in `exit_code` meanwhile; that of a
-// stopped process is there too, and has no SIGKILL beside it. Nor has exec(2), which sends one to the main thread, a
-// signal in `exit_code`.
+// True if a fatal signal was sent, but the main thread still dumps core, which takes minutes if there is much memory,
+// or waits in a system call that no signal ends. Linux 5.17 and later show the signal in `exit_code` meanwhile. That of
+// a stopped process is there too, without a pending SIGKILL; exec(2) sends SIGKILL to the main thread, without a signal
+// in `exit_code`.
 bool is_about_to_exit(pid_t process, bool has_fatal_code) {
     const auto status = status_of(process);
     return status &&
            (status->is_dumping_core || status->process_sigkill_pending || (status->sigkill_pending && has_fatal_code));
 }
 
-// Of all its threads: a child is listed with the one that forked it.
+// The children of all threads of the process: a child is listed with the one that forked it.
 std::vector<pid_t> children_of(pid_t process) {
     std::vector<pid_t> children;
     const Directory threads = open_directory(format("/proc/{}/task", process));
@@ -287,7 +287,7 @@ bool ProcInspector::makes_anew(pid_t thread, std::string_view name) const {
     return path && only_ends_in(*path, name);
 }
 
-// Reading it takes the mmap lock of the process, which another thread of it may hold while it waits for us: in
+// Reading the string takes the mmap lock of the process, which another thread of it may hold while it waits for us: in
 // munmap(2) of a file of this mount, say.
 std::optional<std::string> ProcInspector::string_of(pid_t thread, std::uint64_t address) const {
     const std::shared_ptr<void> reading(nullptr, [count = reading_](void*) { --*count; });

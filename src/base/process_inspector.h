@@ -6,7 +6,7 @@
 //
 // An exit code that we may not see reads as 0, like that of an ordinary exit. The two are told apart by the fdinfo
 // directory of the same task, which the kernel opens under the same condition (ptrace(2), PTRACE_MODE_READ_FSCREDS):
-// kExiting where it opens, kUnknown where it is refused.
+// kExiting if it opens, kUnknown if it is refused.
 #pragma once
 
 #include <atomic>
@@ -30,8 +30,8 @@ enum class ExitCodeSight : std::uint8_t {
 
 class ProcInspector final : public ProcessInspector {
 public:
-    // Until this is called, an inode number counts on whatever filesystem it is found. ENOENT where nothing is mounted
-    // on exactly this directory. It reads mountinfo; the directory itself is not touched.
+    // Until this is called, an inode number counts on any filesystem. ENOENT if nothing is mounted on exactly this
+    // directory. Reads mountinfo; the directory itself is not touched.
     Status set_mount_point(const std::string& directory);
 
     [[nodiscard]] std::optional<pid_t> thread_group(pid_t thread) const override;
@@ -54,7 +54,7 @@ private:
     [[nodiscard]] std::optional<MountIdentity> mount() const;
     [[nodiscard]] std::optional<std::string> string_of(pid_t thread, std::uint64_t address) const;
 
-    // Of strings that are being read, each on a thread of its own.
+    // How many strings are being read, each on a thread of its own.
     using Reading = std::shared_ptr<std::atomic<int>>;
     const Reading reading_ = std::make_shared<std::atomic<int>>(0);
     const std::unique_ptr<Executor> readers_ = make_detached_executor("ckptfs-peek");
@@ -63,8 +63,8 @@ private:
     std::optional<MountIdentity> mount_ GUARDED_BY(mutex_);
 };
 
-// Whether the rules for killed writers can work here: kills a child and looks whether the kernel shows it. Forks, so
-// call it before the first thread is started.
+// Of which users' processes the kernel shows how they ended, as the rules for killed writers need it: kills a child and
+// looks. Forks, so call it before the first thread is started.
 [[nodiscard]] ExitCodeSight exit_code_sight();
 
 }  // namespace ckptfs

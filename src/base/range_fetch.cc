@@ -68,7 +68,7 @@ void fetch_tail_in(std::shared_ptr<TableRoom> room, ObjectStore& store, const Ob
     request.for_open = true;
     fetch(store, std::move(request),
           [room = std::move(room), done = std::move(done)](Result<FetchedRange> end) mutable {
-              // Not when the request is destroyed: who waits for it is called by its end.
+              // Given up here and not when the request is destroyed: the end of a room calls those that wait for one.
               if (end) {
                   end->room = std::move(room);
               }

@@ -26,15 +26,16 @@ struct RetryPolicy {
 // `attempt` counts from 1, the attempt that failed; `random` lies in [0, 1).
 [[nodiscard]] Milliseconds backoff(const RetryPolicy& policy, int attempt, double random);
 
-// How long to wait before the request is sent again; empty when the error is final: not retryable, or no byte has
-// moved for policy.retry_for. The server may have asked for a wait (Retry-After), which comes before backoff: those
-// that it asked together do not come back together. The last wait is cut, so that one more attempt is made just before
-// the end.
+// How long to wait before the request is sent again; empty when the error is final: not retryable, or no byte has moved
+// for policy.retry_for. `asked_for`: a wait that the server asked for (Retry-After), to which backoff is added, so that
+// clients that were asked together do not come back together. The last wait is cut, so that one more attempt is made
+// just before the end.
 [[nodiscard]] std::optional<Milliseconds> delay_before_retry(const RetryPolicy& policy, const Error& error, int attempt,
                                                              Milliseconds since_progress, double random,
                                                              Milliseconds asked_for = Milliseconds(0));
 
-// How long an attempt may stall: not beyond the end of the whole operation, but a fair chance.
+// How long an attempt may stall: at most `stall_timeout`, and not beyond the end of policy.retry_for, but at least a
+// quarter of the shorter of both.
 [[nodiscard]] Milliseconds attempt_timeout(const RetryPolicy& policy, Milliseconds stall_timeout,
                                            Milliseconds since_progress);
 

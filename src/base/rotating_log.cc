@@ -19,7 +19,7 @@
 namespace ckptfs {
 namespace {
 
-// A second of many small requests.
+// The lines of a second of many small requests.
 constexpr std::size_t kQueuedLines = 8192;
 // A full disk fails every line.
 constexpr std::chrono::seconds kTellEvery{60};
@@ -51,11 +51,11 @@ public:
     void write(std::string_view line) override { logger_->info(spdlog::string_view_t(line.data(), line.size())); }
 
 private:
-    // As it is logged.
+    // Escaped, for the log.
     const std::string path_;
     Mutex mutex_;
     std::optional<std::chrono::steady_clock::time_point> told_at_ GUARDED_BY(mutex_);
-    // Ends when everything is written.
+    // Its destructor returns when everything is written.
     const std::shared_ptr<spdlog::details::thread_pool> threads_;
     const std::shared_ptr<spdlog::async_logger> logger_;
 };

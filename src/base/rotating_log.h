@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A file of lines with their time, which is renamed to NAME.1.EXT and started again when it is large.
 //
-// Lines are written by a thread of its own. Where the disk is slower than they come, the oldest that wait are dropped.
+// Lines are written by a thread of its own. If they come faster than the disk takes them, the oldest that wait are
+// dropped.
 // Threads: write() may be called from any thread, and never blocks on the disk.
 #pragma once
 
@@ -18,7 +19,7 @@ namespace ckptfs {
 class RotatingLog {
 public:
     virtual ~RotatingLog() = default;
-    // `max_size` bytes of each file, and so many old ones. Writes on in a file that is there.
+    // At most `max_size` bytes per file, and `old_files` old ones. Appends to a file that is there.
     static Result<std::unique_ptr<RotatingLog>> create(const std::string& path, std::uint64_t max_size,
                                                        std::size_t old_files);
     virtual void write(std::string_view line) = 0;

@@ -34,7 +34,7 @@ public:
     StagedRange(const StagedRange&) = delete;
     StagedRange& operator=(const StagedRange&) = delete;
 
-    // Fills `target` with the bytes from `offset` of the range on. EIO where they cannot be read.
+    // Fills `target` with the bytes from `offset` of the range on. EIO if they cannot be read.
     Status read(std::uint64_t offset, MutableByteSpan target) const;
 
 private:
@@ -46,7 +46,7 @@ private:
 
 class StagingFile : public std::enable_shared_from_this<StagingFile> {
 public:
-    // One frame fits.
+    // In bytes: one frame fits.
     static constexpr std::size_t kSlotSize = BufferPool::kBufferSize;
 
     static std::shared_ptr<StagingFile> create(std::string directory);
@@ -55,7 +55,7 @@ public:
     Result<std::shared_ptr<const StagedRange>> write(const Payload& bytes);
     // Gives the disk space back if nothing is staged.
     void trim();
-    // Whether trim() would.
+    // Whether trim() would give disk space back.
     [[nodiscard]] bool trimmable() const;
 
     [[nodiscard]] std::size_t slots_in_use() const;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The object store for code that may wait: namespace operations on the blocking executor.
 //
-// Every wait ends, because the store answers every call: with success, or with an error once its own retries and
+// Every wait ends, because the store completes every call: with success, or with an error once its own retries and
 // deadlines are spent.
 #pragma once
 

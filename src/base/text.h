@@ -45,7 +45,7 @@ inline constexpr std::uint64_t kGibibyte = std::uint64_t{1} << 30;
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-// Without the blanks at its ends.
+// The text without the blanks at its ends.
 [[nodiscard]] inline std::string_view trimmed(std::string_view text) {
     while (!text.empty() && is_blank(text.front())) {
         text.remove_prefix(1);

@@ -8,10 +8,10 @@
 
 namespace ckptfs {
 
-// `directory` is a descriptor, or AT_FDCWD. Empty where the file cannot be opened or read; errno says why.
+// `directory` is a descriptor, or AT_FDCWD. Empty if the file cannot be opened or read; errno says why.
 [[nodiscard]] std::optional<std::string> read_text_file(int directory, const char* path);
 
-// All of the text to an open file; false where it takes no more, and errno says why.
+// Writes all of the text to an open file; false if it takes no more, and errno says why.
 [[nodiscard]] bool write_text(int file, std::string_view text);
 
 }  // namespace ckptfs

@@ -29,7 +29,7 @@ std::thread start_thread(std::string name, std::function<void()> run) {
     sigfillset(&all);
     // A new thread inherits the mask, so that no signal can slip in before it blocks them itself.
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    // Also where the system has no more threads, which std::thread throws.
+    // Also if the system has no more threads, in which case std::thread throws.
     const std::unique_ptr<const sigset_t, void (*)(const sigset_t*)> restored(
         &before, [](const sigset_t* mask) { pthread_sigmask(SIG_SETMASK, mask, nullptr); });
     return std::thread([name = std::move(name), run = std::move(run)] {

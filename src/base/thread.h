@@ -12,8 +12,8 @@ namespace ckptfs {
 // Linux keeps the first 15 bytes of the name.
 [[nodiscard]] std::thread start_thread(std::string name, std::function<void()> run);
 
-// Runs `work` on so many threads at once, and returns when all of them have; on fewer where the system has no more, and
-// on the caller's where it has none.
+// Runs `work` on so many threads at once, and returns when all of them have; on fewer if the system has no more, and on
+// the calling thread if it has none.
 void run_on_threads(const std::string& name, int threads, const std::function<void()>& work);
 
 }  // namespace ckptfs

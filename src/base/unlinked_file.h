@@ -12,13 +12,13 @@
 
 namespace ckptfs {
 
-// For this user only; empty with errno set where the directory takes none.
+// Opens a file for this user only; empty, with errno set, if the directory takes none.
 [[nodiscard]] FileDescriptor open_unlinked(const std::string& directory);
 
-// 0, or an errno.
+// Returns 0 or an errno.
 [[nodiscard]] int write_all(int file, Payload bytes, std::uint64_t offset);
 
-// 0, or an errno; ENODATA where the file ends before `target` is full.
+// Returns 0 or an errno; ENODATA if the file ends before `target` is full.
 [[nodiscard]] int read_all(int file, MutableByteSpan target, std::uint64_t offset);
 
 }  // namespace ckptfs

@@ -10,7 +10,7 @@ struct Sequence {
     std::size_t size = 0;
     // The bits of the code point that the first byte has.
     char32_t bits = 0;
-    // Below it the form is overlong.
+    // A smaller value is an overlong form.
     char32_t least = 0;
 };
 

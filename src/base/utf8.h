@@ -15,7 +15,7 @@ struct CodePoint {
     std::size_t size = 0;
 };
 
-// Nothing for an empty text, and for one that does not begin with UTF-8.
+// Empty for an empty text, and for one that does not begin with UTF-8.
 [[nodiscard]] std::optional<CodePoint> first_code_point(std::string_view text);
 
 [[nodiscard]] bool is_utf8(std::string_view text);

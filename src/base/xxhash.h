@@ -14,7 +14,7 @@ namespace ckptfs {
 [[nodiscard]] std::uint64_t xxh64(const Payload& payload);
 // XXH3, 64 bits: faster on short keys.
 [[nodiscard]] std::uint64_t xxh3(std::string_view text);
-// The same function for KiBs, by the widest vectors that this processor has.
+// The same function for inputs of KiBs, by the widest vectors that this processor has.
 [[nodiscard]] std::uint64_t xxh3_long(ByteSpan bytes);
 [[nodiscard]] std::uint64_t xxh3_long(const Payload& payload);
 

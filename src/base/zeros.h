@@ -8,7 +8,7 @@
 
 namespace ckptfs {
 
-// At most kZeroBlock bytes.
+// zeros() returns at most this many bytes.
 inline constexpr std::size_t kZeroBlock = std::size_t{1} << 20;
 [[nodiscard]] Slice zeros(std::size_t size);
 

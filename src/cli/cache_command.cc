@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `ckptfs warm` and `ckptfs drop`: through the mount, by the attribute user.ckptfs.kept, so that what is read is what
-// any program would read, and by the same rights.
+// `ckptfs warm` and `ckptfs drop` work through the mount, by the attribute user.ckptfs.kept, so that they read what any
+// program would read, with the same rights.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
@@ -34,12 +34,13 @@ namespace ckptfs {
 namespace {
 
 constexpr const char* kKept = "user.ckptfs.kept";
-// Each with little ahead of it (ReadPace::kBackground): the shards of a rank's file come one after the other.
+// Files at once, each read with little ahead (ReadPace::kBackground): the shards of a rank's file come one after the
+// other.
 constexpr int kAtOnce = 4;
 constexpr std::size_t kReadSize = std::size_t{1} << 20;
-// Frames are left out while the disk is too slow.
+// Reads of a file at most: frames are left out while the disk is too slow.
 constexpr int kPasses = 3;
-// What is read is written behind it.
+// What is read is written to the disk in the background.
 constexpr std::chrono::milliseconds kWritePeriod{50};
 constexpr std::chrono::seconds kWrittenWithin{5};
 constexpr std::chrono::milliseconds kShowPeriod{200};
@@ -53,7 +54,7 @@ Failure failed(const std::string& path, const std::string& what, int errno_value
     return failure(errno_value, format("{}: {}: {}", escaped(path), what, std::strerror(errno_value)));
 }
 
-// Of a regular file, or of those in a directory; what lies behind symbolic links in it is not followed.
+// Adds a regular file, or those in a directory; symbolic links in the directory are not followed.
 Status find_files(const std::string& path, std::vector<File>& files) {
     std::error_code problem;
     const auto add = [&files, &problem](const std::filesystem::path& file) {
@@ -92,7 +93,7 @@ Result<std::uint64_t> bytes_kept(const std::string& path) {
                                             : "not a saved file in a mount of ckptfs"));
 }
 
-// Past the page cache: this is not what the job reads.
+// Bypasses the page cache: this is not what the job reads.
 Status read_all_of(const File& file) {
     const FileDescriptor opened(::open(file.path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC));
     if (!opened) {
@@ -112,7 +113,7 @@ Status read_all_of(const File& file) {
     return failed(file.path, "cannot be read", ENOMEM);
 }
 
-// As far as it comes within a while.
+// The bytes kept, once they are all, or no more have been added for kWrittenWithin.
 Result<std::uint64_t> bytes_written(const File& file) {
     Result<std::uint64_t> kept = bytes_kept(file.path);
     for (auto since = std::chrono::steady_clock::now();
@@ -128,7 +129,7 @@ Result<std::uint64_t> bytes_written(const File& file) {
 }
 
 Status warm(const File& file) {
-    // They come with the first request of an open, and are recorded then.
+    // Small files come with the first request of an open, and are recorded then.
     if (file.size <= kSmallestKept) {
         return read_all_of(file);
     }
@@ -159,13 +160,13 @@ Status drop(const File& file) {
                           : Status(failed(file.path, "cannot be dropped", errno));
 }
 
-// What the threads work at.
+// The files that the threads work on, and how far they are.
 class Round {
 public:
     Round(const CacheRequest& request, std::vector<File> files) : request_(request), files_(std::move(files)) {}
 
     void run() {
-        // Those who read for a job come first; the daemon goes by it as well.
+        // Readers of a job come first; the daemon follows this priority as well.
         take_idle_io_priority();
         for (std::optional<File> file = next(); file; file = next()) {
             ended(*file, request_.drops ? drop(*file) : warm(*file));

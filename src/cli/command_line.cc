@@ -28,7 +28,7 @@ namespace {
 constexpr int kUsageError = 2;
 // Several heartbeats of a mount.
 constexpr Milliseconds kYoungestLeftover = std::chrono::hours(1);
-// Far more than the seconds that the rates are measured for.
+// Far more than can be moved in the seconds for which the rates are measured.
 constexpr std::uint64_t kMostProbeMib = 65536;
 
 std::string help_text(const OptionSpec& option) {
@@ -56,7 +56,7 @@ void add_option(CLI::App& command, const OptionSpec& spec, std::vector<Setting>&
             help_text(spec));
         option->type_name(std::string(spec.value_name));
     }
-    // Each of several is a setting of its own: of most the last one counts, lists like --stage add up.
+    // Each occurrence is a setting of its own: for most options the last one counts, lists like --stage add up.
     option->group(std::string(spec.section))->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)->trigger_on_parse();
 }
 
@@ -69,7 +69,7 @@ struct Invocation {
     [[nodiscard]] int usage_error() const { return by_mount ? kMountUsageError : kUsageError; }
 };
 
-// Of "--name=" the parser would take the next word for the value, also where that is another option.
+// For "--name=" the parser would use the next word as the value, even if that is another option.
 void split_empty_values(std::vector<std::string>& words) {
     std::vector<std::string> split;
     for (std::string& word : words) {
@@ -109,7 +109,7 @@ struct ToolCommand {
     const char* help;
     const char* source;
     const char* source_help;
-    // The whole bucket is a source, too.
+    // A whole bucket may be the source, too.
     bool takes_bucket;
     bool has_json;
 };
@@ -137,7 +137,7 @@ struct ToolWords {
     std::vector<Setting> settings;
 };
 
-// Besides those of the store.
+// Options of doctor besides those of the store.
 bool is_of_doctor(const OptionSpec& option) {
     constexpr auto kNames =
         std::to_array<std::string_view>({"read-only", "staging-dir", "state-dir", "cache-dir", "passthrough"});
@@ -173,8 +173,8 @@ CLI::App* add_tool(CLI::App& app, const ToolCommand& tool, ToolWords& words) {
     return command;
 }
 
-// Any path; a word without a slash is a bucket whose s3:// was forgotten, or "." and "..", or where a bucket would make
-// no sense, a file.
+// A word without a slash is a path only if it is "." or "..", or if the tool takes no bucket: otherwise it is a bucket
+// whose s3:// was forgotten.
 bool is_path(const ToolCommand& tool, std::string_view word) {
     const bool may_be_bucket =
         tool.takes_bucket && word.find('/') == std::string_view::npos && word != "." && word != "..";
@@ -217,7 +217,7 @@ CommandLine tool_request(const ToolCommand& tool, ToolWords words) {
     return request;
 }
 
-// Of the words that the parser could make nothing of, the first that looks like an option.
+// The first of the words that the parser did not recognise that looks like an option.
 std::string unknown_option(const CLI::App& command) {
     for (const std::string& word : command.remaining()) {
         if (word.starts_with("--") && word.size() > 2) {
@@ -243,7 +243,7 @@ std::vector<std::string> command_names(const CLI::App& app) {
     return names;
 }
 
-// Empty where the parser's own words are the better ones.
+// Empty if the parser's own message is better.
 std::string unknown_name(const CLI::App& app, const std::string& first_word) {
     const std::vector<CLI::App*> commands = app.get_subcommands();
     if (commands.empty()) {
@@ -296,8 +296,8 @@ CommandLine mount_request(MountRequest request, const Invocation& call, const st
     return request;
 }
 
-// The mount took them from the directory that it was started in. From that of this process they would be files of
-// another user, perhaps, with credentials that name a program.
+// Refuses relative paths: the mount resolved them in the directory where it was started. In this process's directory
+// they might be files of another user, with credentials that name a program.
 Status check_paths(const MountPlace& place, const std::vector<Setting>& typed) {
     std::map<std::string, std::string> paths;
     for (const auto& [name, value] : place.settings) {
@@ -317,7 +317,7 @@ Status check_paths(const MountPlace& place, const std::vector<Setting>& typed) {
     return {};
 }
 
-// What every command takes.
+// Applies the settings that every command takes.
 Status configure(Config& config, const std::vector<Setting>& settings, const Environment& environment) {
     if (const auto bundle = environment("AWS_CA_BUNDLE")) {
         config.store.ca_bundle = *bundle;
@@ -327,7 +327,7 @@ Status configure(Config& config, const std::vector<Setting>& settings, const Env
             return step;
         }
     }
-    // Also where mount(8) says rw.
+    // Read-only also if mount(8) passes rw.
     config.names.read_only = config.names.read_only || config.disk.cache_only;
     return check_config(config);
 }
@@ -448,7 +448,7 @@ Result<ToolRequest> with_place(ToolRequest request, const Environment& environme
     if (!source) {
         return failure(source.error());
     }
-    // What a mount would refuse, although no other command asks for it.
+    // Refuses what a mount would refuse, also options that this command does not use.
     MountRequest mount;
     mount.source = place->source;
     mount.directory = request.path;
@@ -457,7 +457,7 @@ Result<ToolRequest> with_place(ToolRequest request, const Environment& environme
         return failure(config.error().errno_value, format("{}: {}", place->origin, config.error().message));
     }
     request.object = {std::move(source->bucket), source->prefix + place->path};
-    // The log of the mount's requests is written by the mount.
+    // The mount's access log is written by the mount alone.
     std::erase_if(place->settings, [&request](const Setting& each) {
         const OptionSpec* option = find_option(each.first);
         return option == nullptr || each.first == "access-log" || !takes(request.tool, *option);
@@ -473,7 +473,7 @@ Result<ToolRequest> with_place(ToolRequest request, const Environment& environme
 Result<Config> make_config(const ToolRequest& request, const Environment& environment) {
     Config config;
     config.store.bucket = request.object.bucket;
-    // What a mount of it would have.
+    // The prefix that a mount of this key would have.
     config.store.prefix = directory_prefix(request.object.key);
     if (auto valid = configure(config, request.settings, environment); !valid) {
         return failure(valid.error());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What was typed.
+// The command line as it was typed, parsed.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct MountRequest {
     std::vector<Setting> settings;
     // Called by mount(8), which has exit codes of its own.
     bool by_mount = false;
-    // Everything but the mount.
+    // Do everything but mount (-f).
     bool pretend = false;
     // File of the mount namespace to mount in; empty: our own.
     std::string mount_namespace;
@@ -38,17 +38,17 @@ struct StatusRequest {
     // Empty: all mounts.
     std::string directory;
     bool json = false;
-    // Until it is safe to stop.
+    // Wait until it is safe to stop.
     bool wait = false;
-    // Again every second, until it is interrupted.
+    // Repeat every second until interrupted.
     bool watch = false;
 };
 
 // `ckptfs wait`.
 struct WaitRequest {
-    // Anything in mounts.
+    // Paths of anything in mounts.
     std::vector<std::string> paths;
-    // Without one, as long as it takes.
+    // Absent: waits as long as it takes.
     std::optional<Milliseconds> timeout{};
 };
 
@@ -65,18 +65,18 @@ enum class Tool : std::uint8_t { kInspect, kCat, kVerify, kGc, kDoctor };
 struct ToolRequest {
     Tool tool = Tool::kInspect;
     ObjectUri object;
-    // Instead of an object: of gc and doctor, a directory that is mounted, or that fstab names; of the others, a file
-    // or directory in a mount.
+    // Given instead of an object: for gc and doctor a directory that is mounted or in fstab; for the others a file or
+    // directory in a mount.
     std::string path;
-    // For people: where the object and the settings come from, if not from the command line.
+    // Where the object and the settings come from, for a person; empty if from the command line.
     std::string origin;
-    // For machines instead of people.
+    // Print JSON, for machines.
     bool json = false;
-    // Of gc.
+    // For gc: leaves out what is younger, and ends what is abandoned.
     Milliseconds older_than{0};
     bool end = false;
     bool forget_disks = false;
-    // Of doctor: sent, and received, to measure rates, at most.
+    // For doctor: the most MiB to send, and to receive, to measure rates.
     std::uint64_t probe_mib = 0;
     std::vector<Setting> settings;
 };
@@ -90,13 +90,13 @@ struct Answer {
 using CommandLine =
     std::variant<Answer, MountRequest, UnmountRequest, StatusRequest, WaitRequest, CacheRequest, ToolRequest>;
 
-// Also `ckptfs SOURCE DIR -o …` and `mount.ckptfs SOURCE DIR -o …`, as mount(8) calls its helpers.
+// Also parses `ckptfs SOURCE DIR -o …` and `mount.ckptfs SOURCE DIR -o …`, as mount(8) calls its helpers.
 CommandLine parse_command_line(std::vector<std::string> arguments);
 
-// The object and the settings of the request's path; what was typed wins.
+// The request with the object and the settings of its path; settings that were typed win.
 Result<ToolRequest> with_place(ToolRequest request, const Environment& environment);
 
-// Environment, -o, flags and defaults together.
+// Combine defaults, environment, -o and flags, of which the later win.
 Result<Config> make_config(const MountRequest& request, const Environment& environment);
 Result<Config> make_config(const ToolRequest& request, const Environment& environment);
 

@@ -29,11 +29,11 @@ int cache_command(const CacheRequest& request);
 // `ckptfs inspect`, `cat`, `verify`, `gc` and `doctor`: what needs no mount.
 int tool_command(const ToolRequest& request, const Config& config);
 
-// `ckptfs doctor`: asks this machine and a store for all that a mount relies on, and says what that means. Forks, so
+// `ckptfs doctor`: checks this machine and a store for all that a mount relies on, and says what that means. Forks, so
 // call it before the first thread is started.
 int doctor_command(const ToolRequest& request, const Config& config);
 
-// Where one shows how far it is: goes to the first column of the terminal and clears the line (ECMA-48).
+// For progress on a terminal: goes to the first column and clears the line (ECMA-48).
 inline constexpr const char* kClearLine = "\r\x1b[K";
 
 }  // namespace ckptfs

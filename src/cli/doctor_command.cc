@@ -41,14 +41,14 @@ namespace {
 
 // The user waits at the terminal.
 constexpr Milliseconds kRetryFor{std::chrono::seconds(10)};
-// A part at 100 KB/s.
+// Enough for a part of 5 MiB at 100 KB/s.
 constexpr Milliseconds kLongestRequest{std::chrono::seconds(60)};
 constexpr std::chrono::minutes kLongest{5};
 
 std::atomic<bool> wants_to_leave = false;
 static_assert(std::atomic<bool>::is_always_lock_free, "set by a signal handler");
 
-// The first one lets us clean up; the second ends the program.
+// The first signal lets us clean up; the second ends the program.
 void heed_signals() {
     struct sigaction action {};
     action.sa_handler = [](int) { wants_to_leave = true; };
@@ -122,7 +122,7 @@ public:
     }
 
 private:
-    // With the way to the store, whatever becomes of the credentials.
+    // Makes the client, unsigned if the credentials fail, and probes the endpoint.
     Status reach() {
         StoreConfig unsigned_config = config_.store;
         unsigned_config.no_sign_request = true;
@@ -140,7 +140,7 @@ private:
             return failure(endpoint.error());
         }
         if (!client) {
-            // The credentials are not the cause, and no request was sent: the log, or libcurl.
+            // The credentials are not the cause, and no request was sent: the access log or libcurl failed.
             findings_.add(doctor::Probe::kEndpoint, doctor::ProbeAnswer::kFailed, client.error());
             return failure(client.error());
         }
@@ -191,7 +191,7 @@ private:
         if (probes.asking) {
             std::fputs(kClearLine, stderr);
         }
-        // What was given up must not be done after it was tidied up.
+        // A request that was given up must not take effect after the cleanup.
         (*first)->stop();
         (*second)->stop();
         if (const auto times = (*first)->statistics().slow_downs + (*second)->statistics().slow_downs; times > 0) {
@@ -227,7 +227,7 @@ private:
 }  // namespace
 
 int doctor_command(const ToolRequest& request, const Config& given) {
-    // Before memory is hidden: /proc hides a process that cannot be dumped, and its children.
+    // Asked before memory is hidden: /proc hides a process that cannot be dumped, and its children.
     const ExitCodeSight sight = exit_code_sight();
     set_log_level(LogLevel::kError);
     hide_memory();

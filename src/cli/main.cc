@@ -18,8 +18,8 @@
 namespace ckptfs {
 namespace {
 
-// What is opened next would take the place of one that the caller has closed, and be replaced like it in the
-// background.
+// Opens standard streams that the caller has closed: else the next file opened would take their place, and would be
+// replaced in the background.
 void open_standard_streams() {
     int opened = open("/dev/null", O_RDWR);
     while (opened >= 0 && opened < STDERR_FILENO) {
@@ -36,7 +36,7 @@ int run(const Answer& answer) {
 }
 
 int run(const MountRequest& request) {
-    // Names of users, and files, are those of the namespace.
+    // Entered first: names of users, and files, are those of the namespace.
     if (!request.mount_namespace.empty()) {
         if (auto entered = enter_mount_namespace(request.mount_namespace); !entered) {
             complain("ckptfs: " + entered.error().message);
@@ -87,13 +87,13 @@ int run(const ToolRequest& typed) {
 
 int main(int argc, char** argv) {
     ckptfs::open_standard_streams();
-    // A parent may have it ignored, and then the ends of our programs would not be kept.
+    // The parent may have ignored it; then the exit status of the programs that we run would be lost.
     std::signal(SIGCHLD, SIG_DFL);
     try {
         const ckptfs::CommandLine line = ckptfs::parse_command_line(std::vector<std::string>(argv, argv + argc));
         return std::visit([](const auto& request) { return ckptfs::run(request); }, line);
     } catch (const std::exception& error) {
-        // Nothing of ours throws; what is left is memory that ran out.
+        // Our code does not throw; what remains is a lack of memory.
         std::fprintf(stderr, "ckptfs: %s\n", error.what());
         return 1;
     }

@@ -51,7 +51,8 @@ TakeoverSystem system_for_takeover() {
     return takeover_system([] { return make_control_directory(process_environment()); });
 }
 
-// As the options, so the variables: they name files from where the command was typed. Before any thread is started.
+// Makes the paths in these variables absolute, like those of options: they are relative to where the command was typed.
+// Call it before any thread is started.
 void resolve_variables() {
     for (const char* name : {"AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE",
                              "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"}) {
@@ -75,7 +76,7 @@ Status check_this_machine(Config& config) {
     if (!table) {
         return failure(table.error());
     }
-    // Below a dead mount nothing can be looked at.
+    // Nothing can be checked below a dead mount.
     auto mount_point = *dead ? place : check_mount_point(config.mount.mount_point, *table);
     if (!mount_point) {
         return failure(mount_point.error());
@@ -142,7 +143,7 @@ int mount_command(Config config, int failed) {
     if (auto logging = redirect_log(config.mount, readiness); !logging) {
         return fail(logging.error());
     }
-    // Before memory is hidden: /proc hides a process that cannot be dumped, and its children.
+    // Called before memory is hidden: /proc hides a process that cannot be dumped, and its children.
     say_what_cannot_be_told();
     hide_memory();
     allow_open_files();

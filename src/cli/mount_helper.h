@@ -27,12 +27,12 @@ struct HelperCall {
     std::string mount_namespace;
 };
 
-// By the program's name, mount.TYPE.
+// Whether the program's name is mount.TYPE.
 [[nodiscard]] bool is_helper_call(const std::vector<std::string>& arguments);
 // `arguments` with the program's name first.
 [[nodiscard]] HelperCall parse_helper_call(const std::vector<std::string>& arguments);
 
-// Before any thread is started.
+// Enters the mount namespace of `file`. Call it before any thread is started.
 Status enter_mount_namespace(const std::string& file);
 
 }  // namespace ckptfs

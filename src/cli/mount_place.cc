@@ -29,7 +29,7 @@
 namespace ckptfs {
 namespace {
 
-// A daemon that is well answers at once; of one that is not, fstab is asked.
+// A healthy daemon answers at once; for any other, fstab is used.
 constexpr std::chrono::seconds kPatience{3};
 constexpr std::size_t kLongestLine = 16384;
 
@@ -66,9 +66,10 @@ Result<std::optional<MountPlace>> in_fstab(const std::string& directory, const s
                       format("as {} has it for {}", escaped(path), escaped(wanted))};
 }
 
-// Nothing where its program does not answer, shows nothing to this user, or is another user's.
+// The options that the mount's program was started with; nothing if it does not answer, is hidden from this user, or is
+// another user's.
 std::optional<MountPlace> as_started(const MountEntry& mount) {
-    // From the kernel, not from the daemon.
+    // The PID comes from the kernel, not from the daemon.
     const auto daemon = find_trusted_daemon(mount, kPatience);
     if (!daemon || *daemon <= 0) {
         return std::nullopt;
@@ -98,7 +99,7 @@ ResolvedPath resolved_path(const std::string& path) {
     return {fs::absolute(path, problem).lexically_normal().string(), path.ends_with('/')};
 }
 
-// Without a '/' at its beginning, and with one at the end of a directory's.
+// The path below the source, without a '/' at its beginning, and with one at its end for a directory.
 std::string path_in_store(const MountEntry& mount, const ResolvedPath& resolved) {
     std::string path = mount.root + resolved.path.substr(mount.mount_point.size());
     path.erase(0, std::min(path.find_first_not_of('/'), path.size()));
@@ -185,7 +186,7 @@ Result<MountPlace> find_place_holding(const std::string& path, const Environment
     if (!mount || mount->type != kFileSystemType) {
         return failure(EINVAL, format("{} is in no mount of ckptfs; give s3://BUCKET/KEY", escaped(path)));
     }
-    // Its daemon listens under the name of the mount that it made itself.
+    // The daemon listens under the name of the mount that it made itself.
     auto place = find_place(made_by_daemon(*table, *mount).mount_point, environment);
     if (place) {
         place->path = path_in_store(*mount, resolved);

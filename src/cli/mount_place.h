@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The source and the options that belong to a directory: of the mount that is there, or of its line in /etc/fstab. And
-// what a path in a mount is called in the store.
+// the key of a path in a mount.
 //
-// A mount is not touched for its directory, because it may hang. Threads: used by one thread.
+// find_place() does not touch a mount, because it may hang. Threads: used by one thread.
 #pragma once
 
 #include <string>
@@ -19,9 +19,9 @@ struct MountPlace {
     // s3://BUCKET[/PREFIX]
     std::string source;
     std::vector<Setting> settings;
-    // For people: "as /etc/fstab has it for /mnt/a".
+    // For a person: "as /etc/fstab has it for /mnt/a".
     std::string origin;
-    // Below the source; ends in '/' for a directory, empty for the mount's own.
+    // The path below the source; ends in '/' for a directory, empty for the mount's own directory.
     std::string path{};
 };
 
@@ -30,20 +30,21 @@ struct FstabLine {
     std::string directory;
     std::string options;
 };
-// Those of ckptfs, unescaped; ENOENT and the like where the file cannot be read.
+// The lines of ckptfs, unescaped; ENOENT and the like if the file cannot be read.
 Result<std::vector<FstabLine>> read_fstab(const std::string& path);
 
-// What a process was started with: words that end in a zero byte. Its settings, where it is a mount of this source.
+// The settings of a process that is a mount of this source; EINVAL for any other. `command`: the words that it was
+// started with, each with a zero byte at its end.
 Result<std::vector<Setting>> settings_of_command(std::string_view command, const std::string& source);
 
-// Whether a line of fstab mounts this there.
+// Whether a line of fstab mounts this source at this directory.
 [[nodiscard]] bool is_in_fstab(const std::string& source, const std::string& directory, const Environment& environment);
 
 // LIBMOUNT_FSTAB names another file than /etc/fstab, as for mount(8). EINVAL where the directory is in neither table.
 Result<MountPlace> find_place(const std::string& directory, const Environment& environment);
 
-// Of a file or directory in a mount. Links are followed as programs follow them; where the mount does not answer, or
-// nothing is there, the path is taken as it stands. EINVAL where no ckptfs holds it.
+// The place of a file or directory in a mount. Links are followed as programs follow them; if the mount does not
+// answer, or nothing is there, the path is used as it stands. EINVAL if it is in no mount of ckptfs.
 Result<MountPlace> find_place_holding(const std::string& path, const Environment& environment);
 
 }  // namespace ckptfs

@@ -26,11 +26,11 @@ constexpr std::chrono::seconds kPatience{10};
 struct Round {
     std::string text;
     bool all_safe = true;
-    // Those that did not answer.
+    // Errors of the daemons that did not answer.
     std::vector<std::string> silent;
 };
 
-// Those of mounts, and of daemons that have lost theirs and still save.
+// Asks the daemons of `mounts`, and those that have lost their mount and still save.
 std::vector<Result<std::string>> ask_all(const std::vector<MountEntry>& mounts, const std::string& directory) {
     std::vector<Result<std::string>> answers;
     for (const MountEntry& mount : mounts) {

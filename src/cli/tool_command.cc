@@ -28,7 +28,7 @@
 namespace ckptfs {
 namespace {
 
-// Of verify.
+// Exit status of verify if something could not be checked.
 constexpr int kNotChecked = 2;
 
 // The store and the codec, as a mount has them.
@@ -107,7 +107,7 @@ int cat(const Access& access, const std::string& key) {
     return written ? 0 : fail(written.error());
 }
 
-// One line on the terminal that is written over.
+// One line on the terminal, which is overwritten.
 class ProgressLine {
 public:
     explicit ProgressLine(const Clock& clock) : clock_(clock), shown_(isatty(STDERR_FILENO) != 0) {}
@@ -167,7 +167,7 @@ int tool_command(const ToolRequest& request, const Config& config) {
     if (request.tool == Tool::kDoctor) {
         return doctor_command(request, config);
     }
-    // A store that does not answer is waited for, for minutes: reported after the first second.
+    // A store that does not answer is waited for, for minutes; a warning says so after the first second.
     set_log_level(LogLevel::kWarning);
     hide_memory();
     // libcurl and OpenSSL may write to connections that are gone.

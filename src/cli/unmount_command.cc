@@ -15,7 +15,7 @@
 namespace ckptfs {
 namespace {
 
-// It reports its progress several times a second; what comes after the last report is short.
+// The daemon reports its progress several times a second; what comes after the last report is short.
 constexpr std::chrono::seconds kPatience{60};
 
 }  // namespace

@@ -16,7 +16,7 @@ public:
     UnmountReport(bool show_progress, int output) : show_progress_(show_progress), output_(output) {}
 
     void on_line(std::string_view line);
-    // 0: everything is saved. Says so when the daemon ended without a word.
+    // Returns 0 if everything is saved. Prints a message if the daemon ended before it had reported that.
     int finish();
 
 private:

@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kPeriod{100};
 constexpr std::chrono::seconds kPatience{10};
-// One answer may be late where the daemon is busy.
+// Replies missed in a row before the wait fails: one may be late if the daemon is busy.
 constexpr int kMostSilent = 3;
 
 Result<MountStatus> status_of(const MountEntry& mount) {
@@ -36,7 +36,7 @@ std::string described(const UnsentActivity& unsent) {
     return format("{}, {} MiB, not in the bucket yet", counted(unsent.changes, "change"), mebibytes(unsent.bytes));
 }
 
-// Without a look at a path in a mount, which a daemon that hangs would not answer. Of others links are followed.
+// Does not touch a path in a mount, because its daemon may hang. In other paths links are followed.
 Result<MountEntry> mount_with(const std::string& path) {
     namespace fs = std::filesystem;
     const auto table = read_mount_table();
@@ -61,13 +61,13 @@ public:
         : timeout_(request.timeout),
           deadline_(std::chrono::steady_clock::now() + request.timeout.value_or(Milliseconds(0))) {}
 
-    // What the mount has acknowledged by now; empty where it does not say.
+    // What the mount has acknowledged by now; empty if it does not answer.
     static std::optional<AcknowledgedByNow> acknowledged(const MountEntry& mount) {
         const Result<MountStatus> status = status_of(mount);
         return status ? std::optional(AcknowledgedByNow(*status)) : std::nullopt;
     }
 
-    // `waited_for`: empty: what was acknowledged by the first look.
+    // `waited_for`: empty for what was acknowledged by the first status.
     Status until_sent(const MountEntry& mount, std::optional<AcknowledgedByNow> waited_for) {
         for (int silent = 0;;) {
             const Result<MountStatus> status = status_of(mount);
@@ -108,7 +108,7 @@ private:
     }
     [[nodiscard]] bool is_over() const { return timeout_ && std::chrono::steady_clock::now() >= deadline_; }
 
-    // What fails, once each.
+    // Prints each failure once.
     void tell(const UnsentActivity& unsent) {
         if (!unsent.failure.empty() && unsent.failure != told_) {
             std::fprintf(stderr, "ckptfs: still waiting: %s: %s\n", escaped(unsent.failing_key).c_str(),
@@ -126,7 +126,7 @@ private:
 
 int wait_command(const WaitRequest& request) {
     Wait wait(request);
-    // Of all of them now, and not when their turn comes.
+    // Asks all of them now, and not when their turn comes.
     std::vector<std::pair<Result<MountEntry>, std::optional<AcknowledgedByNow>>> mounts;
     for (const std::string& path : request.paths) {
         Result<MountEntry> mount = mount_with(path);

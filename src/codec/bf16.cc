@@ -9,12 +9,12 @@
 namespace ckptfs {
 namespace {
 
-// Vectorised by the compiler, for each instruction set that calls them.
+// The loops below are vectorised by the compiler, for each instruction set that calls them.
 constexpr std::uint32_t kInfinity = 0x7f800000;
 constexpr std::uint32_t kMagnitude = 0x7fffffff;
 constexpr std::uint16_t kNan = 0x7fc0;
 constexpr std::uint32_t kTie = 0x8000;
-// Looked at together: nearly all have no exception.
+// Floats that are checked together: nearly all blocks have no exception.
 constexpr std::size_t kBlock = 256;
 
 CKPTFS_INLINE std::uint32_t load(const std::byte* floats, std::size_t i) {

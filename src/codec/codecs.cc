@@ -24,13 +24,14 @@
 namespace ckptfs {
 namespace {
 
-// User metadata of a container: what stands in it, and the size of the file where it was known when the upload began.
+// User metadata of a container: its format, and the size of the file if that was known when the upload began.
 constexpr const char* kFormatMetadata = "ckptfs-format";
 constexpr const char* kSizeMetadata = "ckptfs-size";
 constexpr const char* kPlainName = "plain";
-// A seek table and what is made of it: as many of that size are the whole budget.
+// A seek table, with what is made of it, takes at most one part in this many of `max_memory`.
 constexpr std::uint64_t kTablesInMemory = 8;
-// Of all tables together: two of the largest, and 32 MiB at least, which is that of 2.7 TiB of files that are open.
+// The limit of all tables together: two of the largest, and at least 32 MiB, which are the tables of 2.7 TiB of open
+// files.
 constexpr std::uint64_t kLargestTables = 2;
 constexpr std::uint64_t kLeastForTables = std::uint64_t{32} << 20;
 
@@ -38,7 +39,7 @@ struct ContainerFormat {
     const char* name;
     const char* content_encoding;
     FrameCoding coding;
-    // What is left of it where time is short.
+    // The coding when CPU time is short.
     CodingChoice least;
     References references;
 };
@@ -164,7 +165,7 @@ bool is_one_bit_off(std::string_view name, std::string_view known) {
     return name.size() == known.size() && bits == 1;
 }
 
-// Reading it again changes nothing, unless the name was damaged on its way.
+// Reading the object again changes nothing, unless the name was damaged in transit.
 Failure unknown_format(const ObjectInfo& object) {
     const std::string& name = object.metadata.at(kFormatMetadata);
     Error error;
@@ -192,7 +193,7 @@ Error about(const ObjectInfo& object, Error error) {
     return error;
 }
 
-// `storage` holds them where they lie in several.
+// `storage` holds the bytes if they are in several slices.
 ByteSpan in_one_piece(const Payload& bytes, std::string& storage) {
     if (bytes.slices().size() == 1) {
         return bytes.slices().front().bytes;
@@ -209,7 +210,7 @@ Failure no_room(const std::string& key) {
 
 class MountCodec final : public Codec {
 public:
-    // `format`: of new files; nothing where they are plain.
+    // `format`: that of new files; nothing if they are plain.
     MountCodec(std::optional<ContainerFormat> format, std::vector<std::string> exclude, std::uint64_t largest_table)
         : largest_table_(largest_table),
           tables_(std::make_shared<TableBudget>(std::max(largest_table * kLargestTables, kLeastForTables))),
@@ -316,7 +317,8 @@ public:
     }
 
 private:
-    // The writer of the object has made its table, and the memory for it is in no budget.
+    // EFBIG for a table that is too large: the writer of the object has chosen its size, and the pool's budget does not
+    // count its memory.
     Result<std::uint64_t> small_table_size(const ObjectInfo& object, ByteSpan end) const {
         const Result<std::uint64_t> size = table_size(end, object.size);
         if (!size) {

@@ -37,7 +37,7 @@ Failure damaged(const char* what) {
     return damage(format("the frame table is damaged ({})", what));
 }
 
-// Of the entry that ends `before` bytes before the object's end.
+// A frame's entry in the table.
 struct Entry {
     std::uint32_t stored_size = 0;
     std::uint32_t size = 0;

@@ -6,7 +6,7 @@
 namespace ckptfs {
 namespace {
 
-// c * log2(c) of the counts that samples have.
+// c * log2(c), tabulated for the counts that samples have.
 class CountLogarithms {
 public:
     CountLogarithms() {

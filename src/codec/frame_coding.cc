@@ -40,7 +40,7 @@ ByteSpan in_one_piece(const Payload& payload, Workshop& shop) {
     return memory.first(payload.copy_to(0, memory));
 }
 
-// Without the padding in front of it.
+// The frame without the padding in front of it.
 Result<ByteSpan> frame_in(const Payload& stored, Workshop& shop) {
     if (stored.size() > kMaxStoredFrame) {
         return failure(EIO, format("a frame of {} bytes", stored.size()));
@@ -53,7 +53,7 @@ std::uint32_t checksum_of(ByteSpan raw, FrameChecksum kind) {
     return kind == FrameChecksum::kXxh64 ? static_cast<std::uint32_t>(xxh64(raw)) : crc32c(raw);
 }
 
-// Where a frame stands, and what is known of the file before it.
+// Where a frame is, and what is known of the file before it.
 struct Place {
     std::uint64_t offset = 0;
     ReferenceIndex* index = nullptr;
@@ -66,8 +66,8 @@ PlaneCoder::Encoded encode_planes(ByteSpan raw, const Place& place, MutableByteS
     return {planes.encode(raw, output), {}};
 }
 
-// Lines of a cache are looked at in steps of a page, less one line each time so that a pattern of the file's hides
-// nothing: 1.6 % of the bytes, which are read for their checksum anyway.
+// Checks one cache line in each step of a page less one line, so that no pattern of the file hides anything: 1.6 % of
+// the bytes, which are read for their checksum anyway.
 bool has_many_zeros(const Payload& raw) {
     constexpr std::size_t kLine = 64;
     constexpr std::size_t kStep = 4096 - kLine;
@@ -84,7 +84,7 @@ bool has_many_zeros(const Payload& raw) {
     return zeros > 0 && zeros * kEnough >= looked_at;
 }
 
-// The bytes written; 0 where the frame is to be stored raw.
+// The size is 0 if the frame is to be stored raw.
 PlaneCoder::Encoded shrink(ByteSpan raw, const Place& place, MutableByteSpan output, const FrameCoding& coding,
                            Workshop& shop) {
     switch (coding.choice) {

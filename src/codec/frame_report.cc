@@ -19,7 +19,7 @@ Failure damaged(const char* what) {
     return failure(EIO, format("frame headers: {}", what));
 }
 
-// As plane_format has it, for numbers of any size.
+// As plane_format::Reader, for numbers of any size.
 class NumberReader {
 public:
     explicit NumberReader(ByteSpan bytes) : bytes_(bytes) {}
@@ -31,7 +31,7 @@ public:
         bytes_ = bytes_.subspan(size);
         return true;
     }
-    // Of `size` bytes, 4 at most.
+    // A number of `size` bytes, 4 at most.
     [[nodiscard]] bool take(std::size_t size, std::uint32_t& number) {
         number = 0;
         for (std::size_t i = 0; i < size && i < bytes_.size(); ++i) {

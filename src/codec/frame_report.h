@@ -32,20 +32,21 @@ struct StoredPlane {
 // The upper halves of floats that follow from bytes elsewhere in the file.
 struct StoredReference {
     std::size_t size = 0;
-    // What says where they are, and the exceptions.
+    // The bytes that say where the bf16 is, and the exceptions.
     std::size_t stored_size = 0;
 };
 
 struct FrameReport {
     FrameKind kind = FrameKind::kZstd;
-    // Skippable frames in front of it.
+    // Bytes of skippable frames in front of the frame.
     std::size_t padding = 0;
-    // Of a plane frame, in the order in which they are stored; the rest of its bytes are headers and edges.
+    // Planes and references of a plane frame, in the order in which they are stored; the rest of its bytes are headers
+    // and edges.
     std::vector<StoredPlane> planes;
     std::vector<StoredReference> references;
 };
 
-// `stored`: a frame as it lies in a container. EIO where its headers are damaged; bodies are not looked at.
+// `stored`: a frame as it is in a container. EIO if its headers are damaged; bodies are not checked.
 Result<FrameReport> report_frame(ByteSpan stored);
 
 }  // namespace ckptfs

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The innermost of the Huffman coder: a stream of codes, from its last symbol to its first, since it is read from its
-// end. The newest bits are at the top of a word.
+// The innermost part of the Huffman coder: writes a stream of codes from its last symbol to its first, since it is read
+// from its end. The newest bits are at the top of a word.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,11 @@ namespace ckptfs {
 class HuffmanBits {
 public:
     HuffmanBits() = default;
-    // Writes there, and up to 7 bytes behind what it says at the end.
+    // Writes to `out`, and up to 7 bytes beyond the end that finish() returns.
     explicit HuffmanBits(std::byte* out) : out_(out) {}
 
-    // Leaves the code's length in the lowest byte of the word: only where those bits are not used yet, which is while
-    // no more than 56 are.
+    // Leaves the code's length in the lowest byte of the word: allowed only while those bits are unused, that is, while
+    // no more than 56 are used.
     CKPTFS_INLINE void add_quickly(std::uint64_t code) {
         word_ = word_ >> (code & 63) | code;
         used_ += code;
@@ -34,7 +34,7 @@ public:
         out_ += (used_ >> 3) & 0x1f;
         used_ &= 7;
     }
-    // Where the stream ends. A set bit marks it.
+    // Ends the stream with a set bit, and returns its end.
     CKPTFS_INLINE std::byte* finish() {
         add(std::uint64_t{1} << 63 | 1);
         *out_ = static_cast<std::byte>(word_ >> ((64 - used_) & 63));
@@ -43,12 +43,12 @@ public:
 
 private:
     std::uint64_t word_ = 0;
-    // In its lowest byte; those above are not kept clean.
+    // The number of bits used, in its lowest byte; the bytes above are not kept clean.
     std::uint64_t used_ = 0;
     std::byte* out_ = nullptr;
 };
 
-// Code words as CodeWords has them, of up to 22 bits: `newer` is added after `older`.
+// Joins two code words, as CodeWords has them, to one of up to 22 bits: `newer` is added after `older`.
 CKPTFS_INLINE std::uint64_t append_code(std::uint64_t older, std::uint64_t newer) {
     const std::uint64_t bits = (older & ~std::uint64_t{0xff}) >> (newer & 63) | (newer & ~std::uint64_t{0xff});
     return bits | ((older & 0xff) + (newer & 0xff));

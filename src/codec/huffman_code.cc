@@ -34,7 +34,7 @@ Leaves sorted_leaves(const ByteCounts& counts) {
 void unlimited_depths(const Leaves& leaves, std::array<std::uint8_t, 256>& depths) {
     const std::size_t size = leaves.size;
     std::array<std::uint32_t, 256> node_counts{};
-    // Of leaves, then of nodes: the node that took it.
+    // The parent node of each leaf, and from 256 on of each node.
     std::array<std::uint16_t, 512> parents{};
     std::size_t next_leaf = 0;
     std::size_t next_node = 0;
@@ -62,8 +62,8 @@ void unlimited_depths(const Leaves& leaves, std::array<std::uint8_t, 256>& depth
     }
 }
 
-// Makes no code longer than kMaxCodeLength, at the cost of the rarest that can still grow, and leaves no gap: a
-// decoder takes nothing but a complete code. `depths` goes with the sorted leaves, so it falls.
+// Makes no code longer than kMaxCodeLength, at the cost of the rarest that can still grow, and leaves no gap: a decoder
+// accepts only a complete code. `depths` is in the order of the sorted leaves, so it falls.
 void limit_depths(std::size_t size, std::array<std::uint8_t, 256>& depths) {
     constexpr std::uint32_t kFull = 1U << kMaxCodeLength;
     std::uint32_t used = 0;
@@ -104,7 +104,7 @@ struct Weights {
     std::size_t size = 0;
 };
 
-// Of all symbols but the last, whose weight follows from the others.
+// The weights of all symbols except the last, whose weight follows from the others.
 Weights weights_of(const HuffmanCode& code) {
     Weights weights;
     weights.size = code.last_symbol;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Huffman codes as zstd's literals have them (RFC 8878, section 4.2): at most 11 bits, canonical, told by their
+// Huffman codes as zstd's literals have them (RFC 8878, section 4.2): at most 11 bits, canonical, described by their
 // weights.
 //
-// Pure functions; counts in, the same code out on every processor.
+// Pure functions; equal counts give the same code on every processor.
 #pragma once
 
 #include <array>
@@ -23,11 +23,11 @@ struct HuffmanCode {
     unsigned last_symbol = 0;
 };
 
-// At least two counts are above zero.
+// `counts`: at least two are above zero.
 [[nodiscard]] HuffmanCode make_huffman_code(const ByteCounts& counts);
-// Whether the codes leave no gap. A reader takes no other code, so nothing may be written in it.
+// Whether the code leaves no gap. A reader accepts no other code, so nothing may be written in one.
 [[nodiscard]] bool is_complete(const HuffmanCode& code);
-// Of everything that was counted, in bits.
+// The size of everything that was counted, in bits.
 [[nodiscard]] std::uint64_t coded_bits(const HuffmanCode& code, const ByteCounts& counts);
 // What an encoder looks up: the code's bits at the top of the word, its length in the lowest byte.
 using CodeWords = std::array<std::uint64_t, 256>;
@@ -35,8 +35,8 @@ using CodeWords = std::array<std::uint64_t, 256>;
 
 inline constexpr std::size_t kMaxTreeDescription = 129;
 
-// The tree as it stands in front of the streams. The bytes written to `out`, which has kMaxTreeDescription bytes; 0
-// where it cannot be told.
+// Writes the tree, as it is in front of the streams, to `out`, which has kMaxTreeDescription bytes. Returns the bytes
+// written; 0 if the tree cannot be described.
 [[nodiscard]] std::size_t describe_huffman_tree(const HuffmanCode& code, MutableByteSpan out);
 
 }  // namespace ckptfs

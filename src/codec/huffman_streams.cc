@@ -65,7 +65,7 @@ std::array<std::size_t, 4> portable_streams(const std::uint8_t* bytes, std::size
 }
 
 #if defined(__x86_64__)
-// Shifts by a register without going through one register and the flags.
+// BMI2 shifts by any register, and leaves the flags alone.
 [[gnu::target("bmi2")]] std::array<std::size_t, 4> bmi2_streams(const std::uint8_t* bytes, std::size_t size,
                                                                 const std::uint64_t* words, const Targets& targets) {
     return write_streams(bytes, size, words, targets);

@@ -16,13 +16,13 @@ namespace ckptfs {
 // Adds to the counts.
 void count_bytes(ByteSpan bytes, ByteCounts& counts);
 
-// Room for four streams of this many symbols, with what the writer touches beyond.
+// Scratch bytes for four streams of this many symbols, with what the writer touches beyond.
 [[nodiscard]] constexpr std::size_t huffman_scratch(std::size_t symbols) {
     return symbols * kMaxCodeLength / 8 + 4 * 16;
 }
 
-// Four streams, which lie in `scratch` (huffman_scratch(bytes.size()) bytes). bytes: 16 or more, and every one of them
-// has a code word.
+// Returns four streams, which are in `scratch` (huffman_scratch(bytes.size()) bytes). bytes: 16 or more, and every one
+// of them has a code word.
 std::array<ByteSpan, 4> write_huffman_streams(ByteSpan bytes, const CodeWords& words, MutableByteSpan scratch);
 
 }  // namespace ckptfs

@@ -20,7 +20,8 @@ enum LiteralsType : std::uint32_t { kWithTree = 2, kTreeless = 3 };
 constexpr std::size_t kBlockHeader = 3;
 constexpr std::size_t kJumpTable = 6;
 
-// What has one tree. Smaller ones follow changes better, and pay for their trees; a block holds no more than 128 KiB.
+// Bytes that share one tree. Smaller chunks follow changes better, but pay for their trees; a block holds no more than
+// 128 KiB.
 constexpr std::size_t kChunk = std::size_t{64} << 10;
 // Runs are looked for by whole cells, at offsets that are multiples of it.
 constexpr std::size_t kRunCell = 64;
@@ -30,7 +31,7 @@ constexpr std::size_t kShortestCoded = 64;
 
 // Mantissas of trained weights have 7.97 to 8 bits a byte; coding them costs time and saves nothing.
 constexpr double kIncompressibleBits = 7.90;
-// One part in so many, at least.
+// Codes have to save at least one part in this many.
 constexpr std::size_t kSmallestGain = 100;
 constexpr std::size_t kSampleRuns = 32;
 constexpr std::size_t kSampleRun = 64;
@@ -63,7 +64,7 @@ public:
         last_block_ = size_;
         put(std::uint64_t{type} << 1 | std::uint64_t{block_size} << 3, kBlockHeader);
     }
-    // 0 where anything did not fit.
+    // The bytes written; 0 if anything did not fit.
     std::size_t finish() {
         if (!fits_) {
             return 0;
@@ -84,13 +85,13 @@ private:
     bool fits_ = true;
 };
 
-// The codes of a chunk. Its tree stands in front of those that are written first.
+// The codes of a chunk. Its tree is in front of the codes that are written first.
 struct LiteralFrameWriter::Codes {
     CodeWords words;
     std::array<std::byte, kMaxTreeDescription> tree_bytes;
     ByteSpan tree;
     bool tree_is_written = false;
-    // The only piece lies in pairs_.
+    // The chunk's only piece is in pairs_.
     bool in_pairs = false;
 };
 
@@ -116,7 +117,7 @@ std::size_t LiteralFrameWriter::write(ByteSpan raw, MutableByteSpan out) {
 void LiteralFrameWriter::write_chunk(ByteSpan chunk, Output& output) {
     find_pieces(chunk);
     Codes codes;
-    // Where nothing is a run, the caller has seen that it is worth while.
+    // If there is no run, the caller has seen that codes are worthwhile.
     const bool coded = (pieces_.size() == 1 || worth_coding()) && make_codes(codes);
     for (const Piece& piece : pieces_) {
         if (piece.run) {
@@ -213,7 +214,7 @@ bool LiteralFrameWriter::make_codes(Codes& codes) {
     return !codes.tree.empty() && coded_size + size / kSmallestGain < size;
 }
 
-// A compressed block, or nothing and false where it would not be smaller than its bytes.
+// Writes a compressed block; or nothing, and returns false, if it would not be smaller than its bytes.
 bool LiteralFrameWriter::write_codes(ByteSpan bytes, Codes& codes, Output& output) {
     const std::size_t size = bytes.size();
     if (size < kShortestCoded) {
@@ -232,7 +233,7 @@ bool LiteralFrameWriter::write_codes(ByteSpan bytes, Codes& codes, Output& outpu
     const unsigned format = size < 1024 ? 1 : size < 16384 ? 2 : 3;
     const unsigned size_bits = 6 + 4 * format;
     const std::size_t header_size = 2 + format;
-    // Behind the literals, one byte says that there are no sequences.
+    // After the literals, one byte says that there are no sequences.
     const std::size_t block_size = header_size + coded_size + 1;
     if (block_size >= size) {
         return false;

@@ -18,9 +18,8 @@ namespace ckptfs {
 
 class LiteralFrameWriter {
 public:
-    // The bytes written, or 0 where the frame would not be smaller than `raw` which is found out
-    // only after bytes were counted. raw: 1 byte
-    // to 1 MiB.
+    // Returns the bytes written, or 0 if the frame would not be smaller than `raw`, which is known only after bytes
+    // were counted. raw: 1 byte to 1 MiB.
     std::size_t write(ByteSpan raw, MutableByteSpan out);
 
 private:

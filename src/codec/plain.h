@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The object that is the file itself.
+// Encoder and layout of plain objects: the object is the file itself.
 #pragma once
 
 #include <memory>

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kWord = sizeof(std::uint64_t);
 constexpr std::uint64_t kEveryByte = 0x0101010101010101;
-// Most planes vary in every bit within that.
+// Bytes that are checked at a time: most planes vary in every bit within them.
 constexpr std::size_t kStride = 4096;
 
 std::uint64_t load(const std::byte* source) {
@@ -24,7 +24,7 @@ std::uint64_t load(const std::byte* source) {
     return word;
 }
 
-// Eight bytes at a time: what is left of them fills whole bytes.
+// Kernels for eight bytes at a time, whose packed bits fill whole bytes.
 struct BitKernels {
     void (*pack)(const std::byte* bytes, std::size_t words, std::uint64_t mask, std::byte* packed);
     // Reads 8 bytes for each word.

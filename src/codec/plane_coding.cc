@@ -33,7 +33,7 @@ void count(ByteSpan bytes, ByteCounts& counts) {
 
 struct Sample {
     double bits = 0;
-    // In which not all sampled bytes are equal.
+    // The bits in which not all sampled bytes are equal.
     std::uint8_t varying = 0;
 };
 
@@ -74,7 +74,7 @@ bool centring_pays(ByteSpan plane, unsigned step) {
     ByteCounts plain{};
     ByteCounts centred{};
     std::array<std::byte, kSampledOfSegment> rest;
-    // Each is moved by another distance, lest all be of rows that have something in common.
+    // Each is moved by another distance, so that they are not all of rows that have something in common.
     const std::size_t places = plane.size() / kSampledSegments / kSegment;
     for (std::size_t i = 0; i < kSampledSegments; ++i) {
         const ByteSpan segment = plane.subspan((i * places + i * 37 % places) * kSegment, kSegment);

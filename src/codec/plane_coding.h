@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One plane: a probe says what it is worth, and it becomes raw bytes, one repeated byte, or a zstd frame.
+// Codes one plane: a sample says what it is worth, and it becomes raw bytes, one repeated byte, packed bits, or a zstd
+// frame of its bytes or of centred bytes.
 //
 // A PlaneBlockCoder belongs to one thread at a time.
 #pragma once
@@ -22,15 +23,15 @@ struct CodedPlane {
 
 class PlaneBlockCoder {
 public:
-    // `out` has more than as many bytes as the input, and 8 over.
-    // Bytes of one position in elements.
+    // Encodes the bytes of one position in elements. In all functions that encode, `out` is more than 8 bytes larger
+    // than the input.
     CodedPlane encode_plane(ByteSpan plane, MutableByteSpan out);
-    // The plane with the exponents, above so many bits of mantissas.
+    // Encodes the plane with the exponents, which are above this many bits of mantissas.
     CodedPlane encode_exponents(ByteSpan plane, unsigned mantissa_bits, MutableByteSpan out);
-    // Bytes that are no elements.
+    // Encodes bytes that are not elements.
     CodedPlane encode_opaque(ByteSpan bytes, MutableByteSpan out);
-    // Where the plane's bytes lie: in `stored` itself, or in `scratch`, which has their size. Null where they are not
-    // what the coding says.
+    // Returns where the plane's bytes are: in `stored` itself, or in `scratch`, which has their size. Null if `stored`
+    // does not decode to that size.
     const std::byte* decode(plane_format::Coding coding, ByteSpan stored, MutableByteSpan scratch);
 
 private:

@@ -27,7 +27,7 @@ using namespace plane_format;
 constexpr std::size_t kBoundOverRaw = 1024;
 // Headers of a reference sub-block, and of the pieces that it makes of an ordinary one.
 constexpr std::size_t kBoundPerReference = 96;
-// What is left between references may be too small for planes.
+// What is left between references is stored raw if it is smaller than this.
 constexpr std::size_t kSmallestPiece = 64;
 
 Failure damaged(const char* what) {
@@ -61,7 +61,7 @@ Elements elements_of(std::size_t size, const PlaneLayout& layout) {
     return {(size - layout.phase) / layout.width, layout.phase, (size - layout.phase) % layout.width};
 }
 
-// Passes over a sub-block behind its header; what it refers to, if it does, goes to `references`.
+// Skips a sub-block whose header has been read; what it refers to, if it does, goes to `references`.
 bool pass(Reader& reader, const SubBlockHeader& header, std::vector<FileRange>& references) {
     const std::size_t count = (header.size - header.layout.phase) / header.layout.width;
     std::size_t rest = header.size - count * header.layout.width;
@@ -139,16 +139,17 @@ struct PlaneCoder::Memory {
     ReferenceSearch search;
 
     [[nodiscard]] bool plan(ByteSpan raw);
-    // The sub-blocks, but for what was found elsewhere. `begin` is called before each of them.
+    // Encodes the sub-blocks, with references in place of what was found elsewhere. `begin` is called before each
+    // sub-block.
     template <class Begin>
     std::size_t encode_all(ByteSpan raw, std::span<const FoundReference> found, MutableByteSpan out, Begin begin);
     std::size_t encode(const SubBlock& block, ByteSpan raw, MutableByteSpan out);
     std::size_t encode_reference(const FoundReference& found, ByteSpan raw, MutableByteSpan out);
     std::size_t encode_elements(const SubBlock& block, ByteSpan raw, MutableByteSpan out);
-    // Both decode a sub-block behind its header.
+    // Both decode a sub-block whose header has been read.
     Status decode(Reader& reader, const PlaneLayout& layout, MutableByteSpan raw);
     Status decode_reference(Reader& reader, const PlaneLayout& layout, const Payload& bf16, MutableByteSpan raw);
-    // The headers of so many planes, the edges, and the bodies.
+    // Decodes the headers of `width` planes, the edges, and the bodies.
     Status decode_planes(Reader& reader, Elements elements, unsigned width, MutableByteSpan raw,
                          std::array<const std::byte*, kMaxElementWidth>& plane);
 };
@@ -170,7 +171,7 @@ std::size_t PlaneCoder::Memory::encode_all(ByteSpan raw, std::span<const FoundRe
     store_u32(out.data(), kMagic);
     store_u32(out.data() + 4, packed(kVersion, raw.size()));
     std::size_t written = kFrameHeader;
-    // Of the frame, so far.
+    // Bytes of the frame that have been encoded.
     std::size_t done = 0;
     const auto encode_until = [&](const SubBlock& block, std::size_t end) {
         if (done < end) {
@@ -294,7 +295,7 @@ std::size_t PlaneCoder::Memory::encode_elements(const SubBlock& block, ByteSpan 
     }
     store_u32(out.data(), header_word(layout, raw.size()));
 
-    // Below the exponent's bits in the highest byte.
+    // Bits of a mantissa below those of the exponent in the highest byte.
     const unsigned mantissa_bits = layout.rotation > 0 ? layout.rotation - 1 : 0;
     std::byte* const plane_headers = out.data() + kSubBlockHeader;
     std::size_t written = kSubBlockHeader + layout.width * kPlaneHeader;

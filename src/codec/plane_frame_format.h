@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes of a plane frame that are no plane: what ckptfs-format(5) fixes, once for encoder and decoder.
+// The bytes of a plane frame that are not planes, as ckptfs-format(5) fixes them: shared by encoder and decoder.
 #pragma once
 
 #include <cstddef>
@@ -17,20 +17,21 @@ inline constexpr std::uint32_t kVersion = 1;
 inline constexpr std::size_t kFrameHeader = 8;
 inline constexpr std::size_t kSubBlockHeader = 4;
 inline constexpr std::size_t kPlaneHeader = 4;
-// What a reference sub-block has besides: where the bytes stand and how many exceptions there are, and each of those.
+// What a reference sub-block has in addition: where the bytes are and how many exceptions there are, and each
+// exception.
 inline constexpr std::size_t kReferenceHeader = 12;
 inline constexpr std::size_t kExceptionSize = 6;
 inline constexpr std::uint32_t kReferenceBit = std::uint32_t{1} << 29;
-// Of one frame, so that reading it cannot take many others.
+// Limits of one frame, so that reading it never takes many others.
 inline constexpr std::size_t kMaxReferences = 16;
 inline constexpr std::size_t kMaxReferencedFrames = 4;
 
 enum class Coding : std::uint8_t { kRaw = 0, kRepeatedByte = 1, kZstd = 2, kPackedBits = 3, kCentred = 4 };
 
-// Bytes that have one centre in Coding::kCentred.
+// Bytes that share one centre in Coding::kCentred.
 inline constexpr std::size_t kCentredSegment = 256;
 
-// One byte, and a number of 24 bits above it.
+// A packed word: one byte, and a number of 24 bits above it.
 [[nodiscard]] constexpr std::uint32_t packed(std::uint32_t byte, std::size_t number) {
     return byte | static_cast<std::uint32_t>(number << 8);
 }
@@ -66,11 +67,11 @@ struct SubBlockHeader {
     return header;
 }
 
-// Bodies of planes that a sub-block has.
+// How many bodies of planes a sub-block has.
 [[nodiscard]] constexpr unsigned stored_planes(const SubBlockHeader& header) {
     return header.reference ? 2 : header.layout.width;
 }
-// What no sub-block has, whatever follows.
+// Whether no sub-block can have this header, whatever follows.
 [[nodiscard]] constexpr bool impossible(const SubBlockHeader& header) {
     const PlaneLayout& layout = header.layout;
     return header.reserved || header.size == 0 || layout.phase >= layout.width || layout.phase > header.size ||

@@ -13,10 +13,10 @@
 namespace ckptfs {
 namespace {
 
-// Counts of the bytes at each offset modulo 8: what any width can be judged by.
+// Counts of the bytes at each offset modulo 8: they are enough to judge any width.
 using PositionCounts = std::array<ByteCounts, kMaxElementWidth>;
 
-// A cache line each.
+// Runs of a cache line each.
 constexpr std::size_t kSampleRuns = 32;
 constexpr std::size_t kSampleRun = 64;
 constexpr std::size_t kSmallestSampled = 1024;
@@ -28,21 +28,23 @@ constexpr double kRandomSpread = 1.1;
 constexpr double kDifferent = 6;
 // Floats of one exponent are rare; integers have highest bytes that are all the same.
 constexpr double kExponentsDiffer = 0.3;
-// One element in so many may be another than the rest.
+// One element in this many may differ from the rest.
 constexpr std::size_t kOutliers = 512;
 // Leading bits of the exponent that make room for a mantissa's: a code of both loses less to whole bits. A second one
 // gains a third as much, and takes larger code tables.
 constexpr unsigned kMaxEqualBits = 1;
 // Below that a mantissa has dead bits, which are better left together.
 constexpr double kMantissaBits = 7.5;
-// Bits of an element. With mixed signs a rotated bf16 or fp32 never costs more, so that by as much the sample may err;
-// with one sign it may cost less. Where exponents do not fill bytes either way (fp16, fp64), it has to be seen.
+// Bits of an element. With mixed signs a rotated bf16 or fp32 never costs more, so the sample may err by this much;
+// with one sign it may cost less. If exponents do not fill bytes either way (fp16, fp64), a gain has to be seen.
 constexpr double kMixedSignsSlack = 0.3;
 constexpr double kOneSignSlack = 0.05;
 constexpr double kOtherRotationGain = 0.2;
-// Of two bytes, the higher has bits of a mantissa in it where it costs more: it is an fp16, no bf16.
+// If the higher of two bytes costs more bits than this, it has bits of a mantissa in it: the element is an fp16, not a
+// bf16.
 constexpr double kExponentAlone = 5;
-// A cell goes with those before it while its byte with the exponent may be the same.
+// A cell joins those before it while its byte with the exponent may be at the same offset: its byte there costs at most
+// this many bits more than its cheapest one.
 constexpr double kSameByteBits = 0.5;
 
 struct Cell {
@@ -50,16 +52,16 @@ struct Cell {
     std::size_t size = 0;
     SubBlockKind kind = SubBlockKind::kRandom;
     unsigned width = 1;
-    // Offset modulo width of the cheapest byte, which is taken for the highest, and what each costs; zeros, which are
-    // in all or in none of an element's bytes, aside.
+    // Offset modulo width of the cheapest byte, which is assumed to be the highest, and what each byte costs, not
+    // counting zeros, which are in all or in none of an element's bytes.
     unsigned cheapest = 0;
     std::array<double, kMaxElementWidth> bits{};
     // Elements below zero and above it: weights, not squares.
     bool mixed_signs = false;
 };
 
-// Where the runs of a sample begin: spread evenly, at offsets in the frame that are multiples of 8. Each is moved by
-// another distance, lest all be of the same columns of a matrix.
+// Visits the runs of a sample: spread evenly, at offsets in the frame that are multiples of 8. Each is moved by another
+// distance, so that they are not all of the same columns of a matrix.
 template <class Visit>
 void for_each_run(std::size_t offset, std::size_t size, Visit visit) {
     const std::size_t first = (offset + 7) & ~std::size_t{7};
@@ -184,11 +186,11 @@ Cell describe(ByteSpan raw, std::size_t offset, std::size_t size) {
 }
 
 struct ElementSample {
-    // A whole element.
+    // Bits of a whole element.
     double bits = 0;
-    // Its highest byte.
+    // Bits of its highest byte.
     double exponent_bits = 0;
-    // Below the sign, how many of an element's highest bits are the same in all.
+    // How many of an element's highest bits, below the sign, are the same in all.
     unsigned equal_bits = 0;
 };
 
@@ -238,7 +240,7 @@ ElementSample sample_elements(ByteSpan raw, const Cell& cells, unsigned phase, i
     }
 }
 
-// `phase` counts from the frame's beginning here.
+// The `phase` that it returns counts from the frame's beginning.
 PlaneLayout choose_layout(ByteSpan raw, const Cell& cells) {
     PlaneLayout layout;
     layout.width = cells.width;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Guesses from samples how the elements of a piece of a file lie: how wide they are, and where the first one begins.
+// Guesses from samples how the elements of a piece of a file are laid out: how wide they are, and where the first one
+// begins.
 //
 // Nothing says what a file holds, and tensors start at odd offsets in many containers. The guess is the width at which
 // the bytes of each position within an element cost least (entropy of order 0). A wrong guess costs compression, never
@@ -30,9 +31,9 @@ struct PlaneLayout {
 };
 
 enum class SubBlockKind : std::uint8_t {
-    // Order 0 finds nothing: store it.
+    // Not compressible by entropy of order 0: stored raw.
     kRandom,
-    // One byte, again and again.
+    // One byte, repeated.
     kConstant,
     kElements,
 };
@@ -46,9 +47,9 @@ struct SubBlock {
     friend bool operator==(const SubBlock&, const SubBlock&) = default;
 };
 
-// A layout is looked for in each cell by itself.
+// The layout of each cell is guessed by itself.
 inline constexpr std::size_t kLayoutCell = std::size_t{128} << 10;
-// Elements of one sub-block: 64 Ki have their own code tables, which follows how a file changes.
+// Elements of one sub-block. Every 64 Ki have code tables of their own, to follow changes in the file.
 inline constexpr std::size_t kElementsPerSubBlock = std::size_t{64} << 10;
 
 // The sub-blocks of a frame, in order and without gaps; `blocks` is emptied first. Offsets are into `raw`.

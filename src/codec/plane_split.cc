@@ -164,7 +164,7 @@ template <unsigned kWidth, bool kRotate>
 template <unsigned kWidth, bool kRotate>
 [[gnu::target("avx2")]] std::size_t merge_blocks(const ConstPlanes& planes, std::size_t count, unsigned rotation,
                                                  std::byte* elements) {
-    // A rotation right by so many bits is one left by the rest.
+    // A right rotation is a left rotation by the rest of the bits.
     const __m128i by = _mm_cvtsi32_si128(static_cast<int>(8 * kWidth - rotation));
     const __m128i back = _mm_cvtsi32_si128(static_cast<int>(rotation));
     std::size_t i = 0;

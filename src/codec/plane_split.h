@@ -25,7 +25,7 @@ struct PlaneKernels {
 };
 
 [[nodiscard]] const PlaneKernels& portable_plane_kernels();
-// The fastest that this processor runs.
+// The fastest kernels that this processor can run.
 [[nodiscard]] const PlaneKernels& plane_kernels();
 
 }  // namespace ckptfs

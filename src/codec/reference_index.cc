@@ -10,7 +10,7 @@
 namespace ckptfs {
 namespace {
 
-// Of a piece with its places in the table and the filter, and what a growing vector takes besides.
+// Memory of a piece with its slots in the table and the filter, and what a growing vector takes in addition.
 constexpr std::uint64_t kBytesPerPiece = 64;
 constexpr std::size_t kFilterBitsPerPiece = 32;
 constexpr int kCredit = 2;
@@ -50,7 +50,7 @@ void ReferenceIndex::add(std::span<const Piece> pieces) {
     std::array<std::uint64_t, std::size_t{1} << kMaxLevel> hashes{};
     while (pieces.size() >= joined_pieces && pieces_.size() < max_pieces_) {
         if (pieces[joined_pieces - 1].offset - pieces[0].offset != size_of_pieces(0) * (joined_pieces - 1)) {
-            // Not behind one another.
+            // Not adjacent in the file.
             pieces = pieces.subspan(1);
             continue;
         }
@@ -68,7 +68,7 @@ void ReferenceIndex::add(std::span<const Piece> pieces) {
     count_.store(pieces_.size(), std::memory_order_relaxed);
 }
 
-// What has no neighbour is dropped.
+// Drops pieces that have no neighbour.
 void ReferenceIndex::coarsen() {
     std::sort(pieces_.begin(), pieces_.end(),
               [](const Piece& one, const Piece& other) { return one.offset < other.offset; });

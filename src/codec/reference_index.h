@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one file held so far that looks like bf16: a hash for each piece of it, so that floats that round to the same
-// can refer to it.
+// The bytes of one file so far that look like bf16: a hash for each piece of them, so that floats that round to the
+// same can refer to it.
 //
-// Pieces are of kPieceElements elements; where they become too many for the memory, two neighbours at a time become
-// one, again and again. Nothing is known of pieces that were not added, forgotten, or lost between such neighbours: a
-// reference that is not found costs space, never correctness. What is found is compared by 64 bits of XXH3 of all of
-// its bytes.
+// A piece has kPieceElements elements; when pieces become too many for the memory, neighbours are joined in pairs,
+// again and again. Pieces that were not added, were forgotten, or had no neighbour are not known: a reference that is
+// not found costs space, never correctness. What is found is compared by 64 bits of XXH3 of all of its bytes.
 //
 // Threads: all functions may be called from any thread.
 #pragma once
@@ -26,7 +25,7 @@ namespace ckptfs {
 class ReferenceIndex final : public FrameHistory {
 public:
     static constexpr std::size_t kPieceElements = 4096;
-    // Its first elements, by which a piece is found. Not looked for where all of them are equal.
+    // The first elements of a piece, by which it is found. Windows of equal elements are not looked for.
     static constexpr std::size_t kWindowElements = 4;
     // Larger pieces would not be found within a frame.
     static constexpr unsigned kMaxLevel = 4;
@@ -34,14 +33,14 @@ public:
     struct Piece {
         std::uint64_t window = 0;
         std::uint64_t hash = 0;
-        // In the file.
+        // Offset in the file.
         std::uint64_t offset = 0;
     };
 
     explicit ReferenceIndex(std::uint64_t max_bytes);
 
     void forget(std::uint64_t begin, std::uint64_t end) override;
-    // Pieces of level 0, in the order of the file.
+    // Adds pieces of level 0, in the order of the file.
     void add(std::span<const Piece> pieces);
     [[nodiscard]] bool empty() const { return count_.load(std::memory_order_relaxed) == 0; }
 
@@ -49,7 +48,7 @@ public:
     [[nodiscard]] bool found_lately() const { return credit_.load(std::memory_order_relaxed) > 0; }
     void note_search(bool found);
 
-    // Keeps the index as it is.
+    // Looks pieces up; while it exists, the index does not change.
     class Lookup {
     public:
         explicit Lookup(ReferenceIndex& index);
@@ -61,7 +60,8 @@ public:
             const std::uint64_t bit = window * kMultiplier >> index_.filter_shift_;
             return (index_.filter_[bit / 64] >> (bit % 64) & 1) != 0;
         }
-        // The next piece of this window, where `after` was the last one; in no order.
+        // The next piece of this window, in no order; null if there is none. `probe` is 0 for the first, and then as
+        // the last call left it.
         [[nodiscard]] const Piece* find(std::uint64_t window, std::size_t& probe) const;
 
     private:
@@ -69,7 +69,7 @@ public:
         std::shared_lock<std::shared_mutex> lock_;
     };
 
-    // Of two neighbours in one.
+    // The hash of two neighbours joined, from their hashes.
     [[nodiscard]] static std::uint64_t joined(std::uint64_t first, std::uint64_t second);
     [[nodiscard]] static bool is_constant(std::uint64_t window) {
         return window == (window & 0xffff) * 0x0001000100010001;
@@ -77,10 +77,10 @@ public:
 
 private:
     static constexpr std::uint64_t kMultiplier = 0x9e3779b97f4a7c15;
-    // Pieces of equal windows, or that fall on the same place, beyond which no more are found.
+    // How many pieces of equal windows, or that share a slot of the table, are found at most.
     static constexpr std::size_t kMaxProbes = 16;
 
-    // With the mutex held exclusively.
+    // Both are called with the mutex held exclusively.
     void coarsen();
     void place(std::size_t first);
 
@@ -97,9 +97,9 @@ private:
     std::vector<Piece> pieces_;
     // How many of the pieces the table has; it is brought up to date at a lookup.
     std::size_t placed_ = 0;
-    // By the window's hash: 1 + the place in pieces_; 0 is free. A power of two.
+    // A hash table by window: 1 + the index in pieces_; 0 is free. Its size is a power of two.
     std::vector<std::uint32_t> table_;
-    // One bit for each of more values of that hash.
+    // One bit for each value of more bits of that hash.
     std::vector<std::uint64_t> filter_ = std::vector<std::uint64_t>(1);
     unsigned filter_shift_ = 58;
 };

@@ -19,13 +19,13 @@ constexpr std::size_t kBf16 = sizeof(std::uint16_t);
 constexpr std::size_t kPieceElements = ReferenceIndex::kPieceElements;
 constexpr std::size_t kPieceBytes = kPieceElements * kBf16;
 constexpr std::size_t kWindowElements = ReferenceIndex::kWindowElements;
-// Places of a frame that are looked at first, where pieces are as small as can be.
+// Places of a span that are sampled first, if pieces are as small as can be.
 constexpr std::size_t kSamples = 2;
 // One piece in this many is looked up; those around it follow.
 constexpr std::size_t kStride = 3;
-// Hashes of a frame that may differ where a window was equal.
+// How many hashes of a frame may differ although the window was equal.
 constexpr int kMaxFailures = 64;
-// An exception takes six bytes, where two are saved.
+// Elements of a reference per exception, at least: an exception takes six bytes, and an element saves two.
 constexpr std::size_t kElementsPerException = 64;
 
 bool looks_like_floats(const SubBlock& block) {
@@ -106,7 +106,7 @@ std::uint64_t hash_at(const std::uint16_t* bf16, unsigned level) {
 }
 
 struct Match {
-    // Element of the span.
+    // Index of an element in the span.
     std::size_t at = 0;
     std::uint64_t offset = 0;
 };
@@ -119,7 +119,7 @@ public:
     Frame(ReferenceSearch& search, ByteSpan raw, std::uint64_t offset, ReferenceIndex& index)
         : search_(search), raw_(raw), offset_(offset), lookup_(index), piece_(kPieceElements << lookup_.level()) {}
 
-    // Whether a sample of the span has what is looked for.
+    // Whether a sample of the span has a match.
     [[nodiscard]] bool sample(const Span& span) {
         const std::size_t stretch = 2 * piece_ + kWindowElements;
         const std::size_t samples =
@@ -168,7 +168,7 @@ private:
         return rounded;
     }
 
-    // The first piece that begins at `from` or behind it and ends with `count`.
+    // The first match that begins at `from` or later and ends by `count`.
     std::optional<Match> next_match(const std::uint16_t* rounded, std::size_t from, std::size_t count) {
         for (std::size_t at = from; at + piece_ <= count; ++at) {
             const std::uint64_t window = window_at(rounded + at);

@@ -26,7 +26,7 @@ struct Quarter {
     const std::uint8_t* bytes;
     std::size_t size;
     std::size_t blocks;
-    // Of all streams before.
+    // Blocks of all streams before this one.
     std::size_t blocks_before;
 };
 
@@ -41,7 +41,7 @@ std::array<Quarter, 4> quarters_of(ByteSpan bytes) {
     return quarters;
 }
 
-// Half of all blocks, in an order (of Thue and Morse) that no stride of a tensor falls in with.
+// Half of all blocks, by the Thue-Morse sequence, with which no stride of a tensor coincides.
 constexpr std::uint64_t kCountedBlocks = 0x9669699669969669;
 constexpr std::uint32_t kPerCounted = 2;
 
@@ -103,7 +103,7 @@ FindPairs fastest_find_pairs() {
 #endif
 }
 
-// One stream on its way from its end to its beginning.
+// One stream, written from its end to its beginning.
 struct Writer {
     HuffmanBits bits;
     const Quarter* quarter;
@@ -197,7 +197,7 @@ std::optional<std::uint8_t> SymbolPairs::find_window(ByteSpan bytes) {
             ++total;
         }
     }
-    // A window may go round from 255 to 0, as what is centred does.
+    // A window may wrap from 255 to 0, as centred bytes do.
     std::size_t inside = 0;
     for (std::size_t i = 0; i < kWindow; ++i) {
         inside += counts[i];

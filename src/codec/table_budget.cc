@@ -6,7 +6,8 @@
 namespace ckptfs {
 namespace {
 
-// One in so many bytes, while tables are fetched: for those that come with the end of their object. They do not wait.
+// One byte in this many is left over while tables are fetched, for tables that come with the first request on their
+// object and do not wait.
 constexpr std::uint64_t kSpare = 8;
 
 }  // namespace

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the seek tables of all files that are open take, and of those that are being opened.
+// Memory for the seek tables of all files that are open or being opened.
 //
-// Who opens a file takes room before its table is fetched, and waits for it while others open theirs: they mostly open
-// the same file, and then give back what they took. Tables of closed files are given up before that. Where no other is
-// at it, and none is kept for later, only a file that is closed makes room.
+// A caller that opens a file takes room before its table is fetched, and waits for it while others open theirs: they
+// mostly open the same file, and then give back what they took. Tables of closed files are given up before that. If no
+// other caller is opening a file, and no table is kept for later, only a file that is closed makes room.
 //
-// Ownership: shared; what was taken keeps it.
+// Ownership: shared; memory that was taken keeps it alive.
 // Threads: all functions may be called from any thread; callbacks run on any, without locks held, each exactly once.
 // Memory may be given back under any lock; a room may not, as it calls others.
 #pragma once
@@ -28,12 +28,13 @@ public:
 
     explicit TableBudget(std::uint64_t most) : most_(most) {}
 
-    // Held until the last copy is gone; null where there is no room now.
+    // Takes memory, which is held until the last copy is gone; null if there is no room now.
     [[nodiscard]] std::shared_ptr<void> take(std::uint64_t bytes) EXCLUDES(mutex_);
-    // Null where there is no room that another would make.
+    // Waits for room while other rooms exist. `taken` gets null if there is no room, and no other room that could make
+    // some.
     void take_room(std::uint64_t bytes, RoomTaken taken) EXCLUDES(mutex_);
-    // `give` drops what is only kept for later; called where there is no room. Returns once the one before is not being
-    // called any more: what that refers to may be destroyed next.
+    // `give` drops tables that are only kept for later; it is called when there is no room. Returns once the previous
+    // `give` is no longer being called: what that refers to may be destroyed next.
     void when_short(std::function<void()> give) EXCLUDES(mutex_);
 
 private:
@@ -45,7 +46,7 @@ private:
 
     // Never throws, as rooms end in their destructor.
     [[nodiscard]] std::shared_ptr<TableBudget> self() { return weak_from_this().lock(); }
-    // `spare`: what is to be left.
+    // `spare`: bytes that have to be left.
     [[nodiscard]] bool has_room(std::uint64_t bytes, std::uint64_t spare) const {
         return used_ + bytes + spare <= most_;
     }
@@ -59,7 +60,7 @@ private:
 
     Mutex mutex_;
     Outbox outbox_ GUARDED_BY(mutex_);
-    // Rooms that are there.
+    // How many rooms exist.
     int under_way_ GUARDED_BY(mutex_) = 0;
     // Bounded by the requests of the kernel.
     std::deque<Waiter> waiting_ GUARDED_BY(mutex_);

@@ -41,7 +41,7 @@ bool ZstdCoder::decompress(ByteSpan stored, MutableByteSpan raw) {
     if (decompressor_ == nullptr) {
         decompressor_ = ZSTD_createDCtx();
     }
-    // libzstd takes skippable frames and those of its first versions as well, which ckptfs never writes.
+    // libzstd also accepts skippable frames and those of its first versions, which ckptfs never writes.
     if (decompressor_ == nullptr || stored.size() < sizeof(std::uint32_t) ||
         load_u32(stored.data()) != ZSTD_MAGICNUMBER ||
         ZSTD_findFrameCompressedSize(stored.data(), stored.size()) != stored.size()) {

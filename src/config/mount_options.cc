@@ -14,7 +14,7 @@
 namespace ckptfs {
 namespace {
 
-// Of fstab(5) and mount(8); or what is so anyway.
+// Words that fstab(5) and mount(8) write for their own use, or that ask for what is so anyway.
 constexpr auto kForMount = std::to_array<std::string_view>(
     {"defaults", "auto",       "noauto",      "_netdev",       "nofail",    "suid",       "nosuid",   "dev",
      "nodev",    "async",      "sync",        "dirsync",       "atime",     "noatime",    "diratime", "nodiratime",
@@ -49,13 +49,13 @@ std::vector<std::string> split_escaped(std::string_view text) {
     return items;
 }
 
-// Underscores as mount(8) has them.
+// Accepts underscores, as mount(8) has them.
 std::string our_name(std::string name) {
     std::replace(name.begin(), name.end(), '_', '-');
     return name;
 }
 
-// All that can stand here, with underscores unless the word has a hyphen.
+// All words that are valid here, with underscores unless `word` has a hyphen.
 std::vector<std::string> names_like(std::string_view word) {
     std::vector<std::string> names(kForMount.begin(), kForMount.end());
     for (const Meaning& meaning : kMeanings) {

@@ -9,7 +9,7 @@
 namespace ckptfs {
 namespace {
 
-// Shorter ones are the beginning of too much.
+// Too many names begin with a shorter word.
 constexpr std::size_t kShortestBeginning = 4;
 // No option is as long, and the time grows with the square.
 constexpr std::size_t kLongestWord = 64;
@@ -53,7 +53,7 @@ std::string_view near_match(std::string_view word, const std::vector<std::string
     std::size_t smallest = std::max<std::size_t>(1, word.size() / 3) + 1;
     for (const std::string& name : names) {
         const std::size_t distance = edit_distance(word, name);
-        // A word that would have to be replaced whole is another one.
+        // A word that would have to be replaced as a whole is a different one.
         const bool begins_better =
             distance == smallest && !closest.empty() && closest.front() != word.front() && name.front() == word.front();
         if ((distance < smallest && distance < name.size()) || begins_better) {

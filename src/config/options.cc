@@ -346,7 +346,7 @@ std::string manual_entry(const OptionSpec& option) {
     return entry + "\n\n";
 }
 
-// They are compared with the last component of a path, so that one with a slash matches nothing.
+// Globs are compared with the last component of a path, so that one with a slash would match nothing.
 Status check_globs(const Config& config) {
     const auto lists = std::to_array<std::pair<const char*, const std::vector<std::string>*>>({
         {"stage", &config.write.stage},
@@ -385,7 +385,7 @@ std::vector<std::string> misspelt_variables(const std::vector<std::string>& name
         if (!name.starts_with(kVariablePrefix)) {
             continue;
         }
-        // What all begin with makes none of them alike.
+        // The prefix is left out: what all names begin with makes none of them alike.
         const std::string word = name.substr(kVariablePrefix.size());
         const bool is_known = std::find(known.begin(), known.end(), word) != known.end();
         if (const std::string_view meant = near_match(word, known); !is_known && !meant.empty()) {
@@ -431,7 +431,7 @@ Status apply_environment(Config& config, const Environment& environment) {
     return {};
 }
 
-// Less ends requests before they can be answered.
+// A shorter time ends requests before they can be answered.
 constexpr Milliseconds kLeastTimeout{100};
 // A mount sends ten heartbeats in this time, each a request.
 constexpr Milliseconds kLeastRepairAfter{1'000};

@@ -37,14 +37,14 @@ struct OptionSpec {
     [[nodiscard]] bool is_path() const { return value_name == "FILE" || value_name == "DIR"; }
 };
 
-// The section of the options that every command takes which talks to the store.
+// The section of the options that every command takes that talks to the store.
 inline constexpr std::string_view kStoreSection = "The store";
 
 [[nodiscard]] std::span<const OptionSpec> option_table();
 [[nodiscard]] const OptionSpec* find_option(std::string_view name);
 // "CKPTFS_ENDPOINT_URL"
 [[nodiscard]] std::string environment_name(const OptionSpec& option);
-// A line for each of these names of variables that is none of an option, and nearly one.
+// A warning for each of these names of variables that belongs to no option, but is close to one that does.
 [[nodiscard]] std::vector<std::string> misspelt_variables(const std::vector<std::string>& names);
 
 using Setting = std::pair<std::string, std::string>;
@@ -53,7 +53,7 @@ using Setting = std::pair<std::string, std::string>;
 Status apply_settings(Config& config, const std::vector<Setting>& settings);
 Status apply_environment(Config& config, const Environment& environment);
 
-// Settings that contradict each other.
+// EINVAL for settings that contradict each other, or that are out of range.
 Status check_config(const Config& config);
 
 // The OPTIONS section of man/ckptfs.1.scd, in scdoc(5).

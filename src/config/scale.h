@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How large a mount makes itself where its user has not said it.
+// How large a mount makes itself where its user has not set it.
 //
 // Threads: a pure function of values.
 #pragma once
@@ -8,7 +8,8 @@
 
 namespace ckptfs {
 
-// The same, with what suits so many processors wherever it leaves a number of threads or parts open.
+// `config` with the numbers of threads and connections that suit so many processors, where it leaves them open (0), and
+// with the parts and requests in flight that follow from the connections.
 [[nodiscard]] Config scaled(Config config, int processors);
 
 }  // namespace ckptfs

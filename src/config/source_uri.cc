@@ -19,7 +19,7 @@ bool is_bucket_letter(char letter) {
     return std::isalnum(static_cast<unsigned char>(letter)) != 0 || letter == '-' || letter == '.' || letter == '_';
 }
 
-// A path in the mount must be one way to say a key.
+// A key below the prefix must have exactly one path in the mount.
 bool is_path(std::string_view prefix) {
     while (!prefix.empty()) {
         const std::size_t end = std::min(prefix.find('/'), prefix.size());
@@ -42,7 +42,7 @@ std::size_t end_of_bucket(std::string_view rest) {
 
 bool is_bucket(std::string_view name) {
     if (name.starts_with("arn:")) {
-        return true;  // the store's endpoint looks at it
+        return true;  // resolve_endpoint() checks it
     }
     return !name.empty() && name.size() <= kLongestBucket && std::all_of(name.begin(), name.end(), is_bucket_letter);
 }

@@ -15,7 +15,7 @@ struct SourceUri {
     std::string prefix;
 };
 
-// Of the directory that a prefix names: "p" never matches "p2".
+// `prefix` with a '/' at its end unless it is empty, so that "p" never matches "p2".
 [[nodiscard]] std::string directory_prefix(std::string prefix);
 
 Result<SourceUri> parse_source(std::string_view text);

@@ -83,7 +83,7 @@ Result<mode_t> parse_mode(std::string_view text) {
     return static_cast<mode_t>(*mode);
 }
 
-// One thread runs: getpwnam(3) and getgrnam(3) share their answer.
+// Called while only one thread runs: getpwnam(3) and getgrnam(3) return shared memory.
 Result<uid_t> parse_user(std::string_view text) {
     if (const auto number = parse_number(text, 0, kLargestId)) {
         return static_cast<uid_t>(*number);
@@ -132,7 +132,7 @@ Result<std::string> parse_address(const std::string& text) {
     const std::string host = colon == std::string::npos ? "" : text.substr(0, colon);
     const bool digits = !port.empty() && port.size() <= 5 &&
                         std::all_of(port.begin(), port.end(), [](char c) { return c >= '0' && c <= '9'; });
-    // civetweb takes more than one, and TLS, in the same words.
+    // civetweb would accept several addresses, and TLS, in the same text.
     const bool plain = host.find_first_of(", +/") == std::string::npos &&
                        (host.find(':') == std::string::npos || (host.front() == '[' && host.back() == ']'));
     if (!digits || !plain || std::stoi(port) > 65535) {

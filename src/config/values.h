@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Option values as users write them. Pure but for names of users and groups; the error's message says what was
+// Option values as users write them. Pure, except for names of users and groups; the error's message says what was
 // expected.
 #pragma once
 
@@ -29,7 +29,7 @@ Result<gid_t> parse_group(std::string_view text);
 Result<bool> parse_switch(std::string_view text);
 // Items between commas; empty ones are left out.
 std::vector<std::string> parse_list(std::string_view text);
-// Where the metrics are served. "9464" and ":9464" are on loopback; "HOST:PORT" and "[ADDRESS]:PORT" where it says.
+// Where the metrics are served: "9464" and ":9464" are on loopback; "HOST:PORT" and "[ADDRESS]:PORT" name the address.
 Result<std::string> parse_address(const std::string& text);
 
 }  // namespace ckptfs

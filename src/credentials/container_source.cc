@@ -27,7 +27,7 @@ constexpr const char* kVariable = "AWS_CONTAINER_CREDENTIALS_FULL_URI";
 bool may_be_asked_in_the_open(std::string_view host) {
     // Amazon ECS, and EKS Pod Identity twice.
     constexpr std::array<std::string_view, 3> kServices = {"169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"};
-    // A name that only begins with 127 is looked up.
+    // Digits only: a name that merely begins with 127. would be looked up.
     const bool loopback_address =
         host.starts_with("127.") && host.find_first_not_of("0123456789.") == std::string_view::npos;
     return loopback_address || host == "localhost" || host == "[::1]" ||

@@ -10,9 +10,9 @@
 
 namespace ckptfs {
 
-// The URL to ask; empty where none of the variables is set. Plain HTTP goes to this machine and to the addresses of the
+// The URL to ask; empty if none of the variables is set. Plain HTTP goes to this machine and to the addresses of the
 // two services only (AWS SDKs and Tools Reference Guide, "Container credential provider"): a token must not leave the
-// machine in the open. Pure.
+// machine unencrypted. Pure.
 [[nodiscard]] Result<std::string> container_url(const std::optional<std::string>& relative_uri,
                                                 const std::optional<std::string>& full_uri);
 
@@ -27,7 +27,7 @@ public:
     [[nodiscard]] Result<SharedCredentials> fetch(const std::stop_token& stop) override;
 
 private:
-    // Empty where none is asked for.
+    // Empty if none is configured.
     [[nodiscard]] Result<Secret> authorization_token() const;
 
     const SourceContext context_;

@@ -45,7 +45,8 @@ std::optional<std::int64_t> number_up_to(const std::string& text, std::int64_t l
     return number && *number >= 0 && *number <= largest ? number : std::nullopt;
 }
 
-// Of a source that hands out sessions: without a time they would be used until the store refuses them.
+// For a source that hands out sessions: with an expiration that cannot be parsed, they would be used until the store
+// refuses them.
 Status set_expiration(const Members& members, Credentials& credentials) {
     const std::string text = member(members, {"Expiration"});
     if (text.empty()) {
@@ -60,7 +61,7 @@ Status set_expiration(const Members& members, Credentials& credentials) {
 }
 
 std::optional<WallTime> login_time(std::string text) {
-    // As older releases of the AWS CLI wrote it.
+    // The form that older releases of the AWS CLI wrote.
     if (text.ends_with("UTC")) {
         text.replace(text.size() - 3, 3, "Z");
     }
@@ -139,7 +140,7 @@ Result<SsoToken> parse_sso_token(std::string_view text) {
 }
 
 std::string sso_renewal_body(const SsoToken& token) {
-    // An object in, an object out.
+    // Never fails: the text is an object.
     return json_with_members("{}", {{"clientId", token.client_id},
                                     {"clientSecret", token.client_secret.reveal()},
                                     {"grantType", "refresh_token"},

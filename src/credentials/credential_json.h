@@ -25,11 +25,11 @@ namespace ckptfs {
 struct SsoToken {
     Secret access_token;
     WallTime expires;
-    // With these it can be renewed; empty in a login that cannot.
+    // With these the token can be renewed; empty in a login that cannot.
     Secret refresh_token;
     std::string client_id;
     Secret client_secret;
-    // Of the client; nothing is renewed afterwards.
+    // When the client's registration expires; nothing is renewed afterwards.
     std::optional<WallTime> registration_expires;
 };
 // ~/.aws/sso/cache/*.json.
@@ -39,17 +39,17 @@ struct SsoToken {
 struct SsoRenewal {
     Secret access_token;
     std::chrono::seconds valid_for;
-    // Empty: the one that was sent stays in use.
+    // Empty if the one that was sent stays in use.
     Secret refresh_token;
 };
 [[nodiscard]] std::string sso_renewal_body(const SsoToken& token);
 [[nodiscard]] Result<SsoRenewal> parse_sso_renewal(std::string_view body);
-// What is in the file of a login, with what was renewed in it; members that are not known stay as they are.
+// `text`, the file of a login, with what was renewed in it; members that are not known stay as they are.
 [[nodiscard]] Result<std::string> renewed_sso_token(std::string_view text, const SsoRenewal& renewal, WallTime now);
 
-// The code of an error alone, which holds nothing of what was sent; empty where there is none; escaped.
+// The code of an error alone, which holds nothing of what was sent, escaped; empty if there is none.
 [[nodiscard]] std::string failure_code(std::string_view body);
-// What a service says of a failure, as "code: message" where its body is JSON, else the beginning of the body; escaped.
+// What a service says of a failure, escaped: "code: message" if its body is JSON, else the beginning of the body.
 [[nodiscard]] std::string failure_text(std::string_view body);
 
 }  // namespace ckptfs

@@ -13,7 +13,7 @@
 namespace ckptfs {
 namespace {
 
-// For a source that heeds a stop.
+// Enough for a source that heeds a stop.
 constexpr Milliseconds kEndsWithin{5'000};
 
 }  // namespace

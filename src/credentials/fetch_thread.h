@@ -2,9 +2,9 @@
 // A source of credentials on a thread of its own, which may hang where no limit reaches: in a file system whose server
 // is away, or in the start of a program that lies there.
 //
-// Ownership: the source, and what it is made of (SourceContext), outlive the thread, but for one that still hangs when
-// this is destroyed: it is left behind, as a process that waits for it would never end. That is for the end of the
-// process. Threads: fetch() is called by one at a time, stop() from any.
+// Ownership: the source, and what it is made of (SourceContext), outlive the thread, except a thread that still hangs
+// when this is destroyed: it is left behind, because a process that waits for it would never end. That is for the end
+// of the process. Threads: fetch() is called by one at a time, stop() from any.
 #pragma once
 
 #include <memory>
@@ -17,13 +17,14 @@ namespace ckptfs {
 
 class FetchThread {
 public:
-    // `longest`: for one answer, and for the end once a stop was requested.
+    // `longest`: the longest wait for credentials, and, up to 5 s, for the thread's end after a stop.
     FetchThread(std::shared_ptr<CredentialSource> source, Milliseconds longest);
     ~FetchThread();
     FetchThread(const FetchThread&) = delete;
     FetchThread& operator=(const FetchThread&) = delete;
 
-    // ETIMEDOUT where none has come by then; the next call waits for the same one. ECANCELED soon after stop().
+    // ETIMEDOUT if no credentials have come by then; the next call waits for the same fetch. ECANCELED soon after
+    // stop().
     Result<SharedCredentials> fetch();
     void stop();
 

@@ -21,8 +21,7 @@ public:
     explicit InstanceSource(SourceContext context);
 
     [[nodiscard]] std::string name() const override;
-    // Where no metadata service answers, or it knows no role, there is nothing here; once it has answered, that is an
-    // error.
+    // Null if no metadata service answers, or it knows no role; once it has returned credentials, either is an error.
     [[nodiscard]] Result<SharedCredentials> fetch(const std::stop_token& stop) override;
 
 private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a profile's settings to the steps that lead to its credentials. Pure: files are looked at by `lookup`.
+// From a profile's settings to the steps that lead to its credentials. Pure: `lookup` reads the files.
 #pragma once
 
 #include <cstdint>
@@ -30,18 +30,18 @@ enum class ProfileOrigin : std::uint8_t {
 
 struct ProfilePlan {
     ProfileOrigin origin = ProfileOrigin::kNone;
-    // Of the profile at the end of the chain.
+    // Name of the profile at the end of the chain.
     std::string profile;
-    // kKeys.
+    // For kKeys.
     Credentials keys;
-    // kWebIdentity.
+    // For kWebIdentity.
     std::string token_file;
     Role web_role;
-    // kSso.
+    // For kSso.
     SsoSettings sso;
-    // kProcess.
+    // For kProcess.
     std::string command;
-    // Assumed one after the other with what the one before gave.
+    // To be assumed one after the other, each with the credentials of the one before.
     std::vector<Role> roles;
 };
 
@@ -50,9 +50,9 @@ struct ProfileLookup {
     std::function<Result<Profile>(const std::string& name)> sso_session;
 };
 
-// In a profile a role comes before web identity, IAM Identity Center, keys and credential_process, as in the AWS CLI; a
-// profile that another one names as its source_profile gives its keys where it has some. Fails with one line for what
-// contradicts itself, is incomplete, goes in a circle, or needs a code of a person.
+// In a profile a role (by web identity, if web_identity_token_file is set) comes before IAM Identity Center, keys and
+// credential_process, as in the AWS CLI; of a profile that another one names as its source_profile, keys come first.
+// Fails with one line for what contradicts itself, is incomplete, goes in a circle, or needs a code from a person.
 [[nodiscard]] Result<ProfilePlan> plan_profile(const std::string& name, const ProfileLookup& lookup);
 
 }  // namespace ckptfs

@@ -29,11 +29,11 @@ private:
     const bool must_exist_;
     bool warned_ = false;
     ClockCorrection service_clock_;
-    // Of the last plan: it holds what could not be written back.
+    // The login of the last plan, which holds renewed tokens that could not be written back.
     std::shared_ptr<SsoLogin> login_;
 };
 
-// The permissions of a file that holds keys let others than its owner read it. Pure.
+// Whether the permissions of a file let users other than its owner read it. Pure.
 [[nodiscard]] bool is_open_to_others(unsigned mode);
 
 }  // namespace ckptfs

@@ -42,7 +42,7 @@ std::optional<Pipe> make_pipe() {
     return Pipe{FileDescriptor(ends[0]), FileDescriptor(ends[1])};
 }
 
-// A child has nothing of this process but its environment: no descriptors, no blocked or ignored signals.
+// A child has nothing of this process except its environment: no descriptors, no blocked or ignored signals.
 class SpawnSettings {
 public:
     SpawnSettings(int output, int errors) {
@@ -58,7 +58,7 @@ public:
         posix_spawnattr_init(&attributes_);
         posix_spawnattr_setsigmask(&attributes_, &none);
         posix_spawnattr_setsigdefault(&attributes_, &all);
-        // Of its own, so that its children can be killed with it.
+        // A process group of its own, so that its children can be killed with it.
         posix_spawnattr_setpgroup(&attributes_, 0);
         posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
     }
@@ -77,7 +77,7 @@ private:
     posix_spawnattr_t attributes_{};
 };
 
-// A program that was started; never outlives this.
+// A program that was started; it never outlives this object.
 class Child {
 public:
     explicit Child(pid_t pid) : pid_(pid), ended_(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))) {}
@@ -89,18 +89,19 @@ public:
     Child(const Child&) = delete;
     Child& operator=(const Child&) = delete;
 
-    // Readable once it has ended; -1 where the kernel has none (before Linux 5.3, and under some filters).
+    // A pidfd, readable once the program has ended; -1 if the kernel has none (before Linux 5.3, and under some
+    // filters).
     [[nodiscard]] int descriptor() const { return ended_.get(); }
     [[nodiscard]] bool has_ended() const {
         siginfo_t ended{};
         if (waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOHANG | WNOWAIT) != 0) {
-            // Where SIGCHLD is ignored nothing is left of it, and its number may be another's.
+            // If SIGCHLD is ignored, nothing is left of the program, and its PID may be that of another one.
             return errno == ECHILD;
         }
         return ended.si_pid == pid_;
     }
     void kill_all() const { kill(-pid_, SIGKILL); }
-    // Exit status as waitpid(2) gives it.
+    // Kills the program and its children unless it has ended. Returns the status of waitpid(2).
     int wait() {
         kill_all_unless_ended();
         int status = 0;
@@ -139,13 +140,13 @@ struct Printed {
     const char* cut = nullptr;
 };
 
-// A child of the program may hold the pipes open: what counts is the program's own end, and what is there by then.
+// Reads until the program itself has ended, and what is in the pipes by then: a child of it may hold them open.
 Printed collect(const Child& child, int output, int errors, Steady::time_point deadline, const std::stop_token& stop) {
     Printed printed;
     bool output_ended = false;
     bool errors_ended = false;
     while (true) {
-        // Asked before the pipes are looked at: what it printed last is in them then.
+        // Checked before the pipes are polled, so that what the program printed last is in them.
         const bool has_ended = child.has_ended();
         std::array<pollfd, 3> events{pollfd{output_ended ? -1 : output, POLLIN, 0},
                                      pollfd{errors_ended ? -1 : errors, POLLIN, 0},

@@ -64,7 +64,7 @@ Result<std::unique_ptr<CredentialsProvider>> make_credentials_provider(const Sto
     if (config.no_sign_request) {
         return std::make_unique<AnonymousProvider>();
     }
-    // Else another source's would be used silently.
+    // Otherwise the credentials of another source would be used silently.
     if (!config.credentials_file.empty() && access(config.credentials_file.c_str(), F_OK) != 0) {
         return failure(EACCES,
                        format("--credentials-file {}: {}", escaped(config.credentials_file), std::strerror(errno)));

@@ -16,7 +16,7 @@
 
 namespace ckptfs {
 
-// Outlive the provider.
+// What a provider uses; the references outlive it.
 struct CredentialDependencies {
     HttpTransport& transport;
     const Clock& clock;
@@ -26,9 +26,9 @@ struct CredentialDependencies {
 
 // Sources in the order of the AWS tools: the environment; web identity (AWS_WEB_IDENTITY_TOKEN_FILE); the shared files
 // (AWS_SHARED_CREDENTIALS_FILE or ~/.aws/credentials, AWS_CONFIG_FILE or ~/.aws/config) with AWS_PROFILE, else
-// "default"; the container's endpoint; the instance metadata. A profile that the configuration names is looked at
-// instead of the first three. With no_sign_request there are none. Fails with one line that names the source which is
-// configured and fails, or what to do when nothing is found.
+// "default"; the container's endpoint; the instance metadata. A profile that the configuration names is used instead of
+// the first three. With no_sign_request there are none. Fails with one line that names the source that is configured
+// and fails, or says what to do if nothing is found.
 [[nodiscard]] Result<std::unique_ptr<CredentialsProvider>> make_credentials_provider(const StoreConfig& config,
                                                                                      const Environment& environment,
                                                                                      CredentialDependencies use);

@@ -9,9 +9,9 @@
 namespace ckptfs {
 
 struct RefreshTimes {
-    // When newer ones are fetched, while these go on being used.
+    // When newer credentials are fetched; these stay in use meanwhile.
     WallTime refresh;
-    // Until when these are used.
+    // Until when the credentials are used.
     WallTime trusted;
 
     friend bool operator==(const RefreshTimes&, const RefreshTimes&) = default;
@@ -29,9 +29,9 @@ struct RefreshTimes {
 // 60 seconds.
 [[nodiscard]] Milliseconds pause_after_failures(int failures, double random);
 
-// How long a source is left alone that was asked because the store had refused what it gave before: so many times in a
-// row without a request that was accepted in between. It gave the same again, or others. The first time others are
-// simply used; later, and where they are the same, as after failures, but 15 seconds at most: a file that is written
+// How long a source is left alone after a fetch because the store had refused what it gave before. `refusals`: such
+// fetches in a row, without a request that was accepted in between. The first time, other credentials are simply used;
+// later, and if it gave the same again, the pause is as after failures, but 15 seconds at most: a file that is written
 // late is found soon, and all requests that are refused meanwhile cost the source nothing.
 [[nodiscard]] Milliseconds pause_after_refusals(int refusals, bool gave_the_same, double random);
 

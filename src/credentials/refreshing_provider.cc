@@ -12,7 +12,7 @@
 namespace ckptfs {
 namespace {
 
-// The wall clock is set, and machines are suspended: it is looked at this often.
+// The wall clock may be set, and machines are suspended: it is checked this often.
 constexpr Milliseconds kLookEvery{std::chrono::minutes(1)};
 constexpr Milliseconds kShortestWait{1};
 

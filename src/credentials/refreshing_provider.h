@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Credentials of a source, fetched again in the background before they expire.
 //
-// Those that are held are used for as long as they are valid, also while the source fails; get() waits only where there
-// are none, or where the store has refused them. One fetch is under way at most, on a thread of its own, and a source
-// that fails, or that gives again what was refused, is left alone for a while: meanwhile get() answers with what is
-// held, and the store decides whether it takes them by now. Where nothing valid is held any more, it answers with the
-// error of a source that fails; one that only gave the same again is asked.
+// Credentials that are held are used for as long as they are valid, also while the source fails; get() waits only if
+// there are none, or if the store has refused them. One fetch is under way at most, on a thread of its own, and a
+// source that fails, or that returns again what was refused, is left alone for a while: meanwhile get() returns what is
+// held, and the store decides whether it accepts that by now. If nothing valid is held any more, get() returns the
+// error of a source that fails; a source that only returned the same again is asked.
 //
 // Threads: as CredentialsProvider says; `ready` runs without locks, where get() was called or on the provider's thread.
 // The destructor stops. A source that hangs is an error once `longest_fetch` has passed.
@@ -30,7 +30,7 @@ namespace ckptfs {
 class RefreshingProvider final : public CredentialsProvider {
 public:
     // `clock` outlives the provider; `random` gives numbers in [0, 1).
-    // `longest_fetch`: programs get a minute, and a service a few attempts.
+    // `longest_fetch`: more than programs, which get a minute, and the few attempts at a service take.
     RefreshingProvider(std::shared_ptr<CredentialSource> source, const Clock& clock, std::function<double()> random,
                        Milliseconds longest_fetch = std::chrono::minutes(3));
     ~RefreshingProvider() override;
@@ -69,11 +69,11 @@ private:
     bool has_succeeded_ GUARDED_BY(mutex_) = false;
     bool has_accepted_ GUARDED_BY(mutex_) = false;
     bool stopping_ GUARDED_BY(mutex_) = false;
-    // The store has refused what is held.
+    // Whether the store has refused what is held.
     bool refused_ GUARDED_BY(mutex_) = false;
-    // Fetches for that reason, since a request was last accepted.
+    // Fetches after a refusal, since a request was last accepted.
     int refusals_ GUARDED_BY(mutex_) = 0;
-    // Of fetches, since the last that succeeded; the error is that of the last of them.
+    // Fetches that failed since the last one that succeeded; last_error_ is that of the latest.
     int failures_ GUARDED_BY(mutex_) = 0;
     SteadyTime paused_until_ GUARDED_BY(mutex_){};
     Error last_error_ GUARDED_BY(mutex_);

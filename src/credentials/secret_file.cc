@@ -39,13 +39,13 @@ Status replace_secret_file(const std::string& path, std::string_view text) {
     if (stat(path.c_str(), &old) != 0) {
         return problem();
     }
-    // Beside the old one, and not ending in what the tools look for.
+    // Beside the old file, with an ending that the AWS tools do not look for.
     std::string unfinished = path + ".XXXXXX";
     const FileDescriptor file(::mkostemp(unfinished.data(), O_CLOEXEC));
     if (!file) {
         return problem();
     }
-    // Run by root with a user's home, the file stays the user's.
+    // If root runs with a user's home, the file stays the user's.
     const bool is_owners = old.st_uid == geteuid() || fchown(file.get(), old.st_uid, old.st_gid) == 0;
     if (!is_owners || !write_text(file.get(), text) || fsync(file.get()) != 0 ||
         std::rename(unfinished.c_str(), path.c_str()) != 0) {

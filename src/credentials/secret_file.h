@@ -10,12 +10,12 @@
 
 namespace ckptfs {
 
-// Without the blanks and line ends around it. Fails where the file cannot be read, is empty, or holds more than one
-// line; `what` names it in the message.
+// The file's text without the blanks and line ends around it. Fails if the file cannot be read, is empty, or holds more
+// than one line; `what` names it in the message.
 [[nodiscard]] Result<Secret> read_secret_file(const std::string& path, const char* what);
 
-// Puts another content in the place of an existing file: readers see all of the old one or all of the new one. The new
-// file is its owner's alone (0600), and of the same owner. Fails, and leaves the old file, with what errno says.
+// Replaces the content of an existing file: readers see all of the old or all of the new one. The new file has mode
+// 0600 and the same owner. On failure the old file stays, and the message is that of errno.
 [[nodiscard]] Status replace_secret_file(const std::string& path, std::string_view text);
 
 }  // namespace ckptfs

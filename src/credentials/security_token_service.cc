@@ -20,7 +20,7 @@ namespace ckptfs {
 namespace {
 
 constexpr int kAttempts = 3;
-// The AWS SDKs take the service's time from there on.
+// From this difference on the AWS SDKs take the service's time.
 constexpr std::chrono::minutes kWorthATry{4};
 
 HttpRequest form_request(Query form, const Url& service) {
@@ -60,7 +60,7 @@ Error refusal(const std::string& what, const HttpResponse& answer) {
     return error;
 }
 
-// The service says of a time that is off by 15 minutes that the signature is wrong, as it does of a wrong key.
+// For a time that is off by 15 minutes the service reports a wrong signature, as for a wrong key.
 bool is_of_the_clock(const HttpResponse& answer, WallTime server_time, WallTime ours) {
     const auto body = s3::parse_error_body(answer.body);
     if (!body) {
@@ -74,7 +74,7 @@ bool is_of_the_clock(const HttpResponse& answer, WallTime server_time, WallTime 
            (body->code == "SignatureDoesNotMatch" && std::chrono::abs(server_time - ours) > kWorthATry);
 }
 
-// True where the same request may succeed with the time that `clock` has now.
+// True if the same request may succeed with the time that `clock` has now.
 bool correct_clock(const HttpResponse& answer, ClockCorrection& clock) {
     const auto server_time = parse_http_date(answer.header("date"));
     if (!server_time || !is_of_the_clock(answer, *server_time, clock.now())) {
@@ -126,7 +126,7 @@ HttpRequest assume_role_request(const Role& role, const std::string& name, const
     const std::string path = service.path + '/';
     const std::string hash = hex(sha256(request.body));
     UnsignedRequest to_sign{request.method, path, "", request.headers, hash};
-    // Sent by the transport from the URL.
+    // Signed here; the transport sends it from the URL.
     to_sign.headers.emplace_back("host", service.authority());
     request.headers.emplace_back("authorization", authorization(to_sign, {time, region, "sts"}, signer));
     return request;

@@ -19,22 +19,22 @@ namespace ckptfs {
 
 struct Role {
     std::string arn;
-    // What the service's log will call the session; empty: "ckptfs-" and the time.
+    // What the service's log will call the session; if empty, "ckptfs-" and the time.
     std::string session_name;
-    // Empty where the role asks for none.
+    // Empty if the role asks for none.
     std::string external_id;
     // Seconds, as the profile says; empty for the service's own (an hour).
     std::string duration;
 };
 
-// Pure. `name` is the session's.
+// Signed with `signer`. `name`: of the session. Pure.
 [[nodiscard]] HttpRequest assume_role_request(const Role& role, const std::string& name, const Url& service,
                                               const std::string& region, const Credentials& signer, WallTime time);
 // Not signed: the token is the proof. It travels in the body, where no proxy logs it.
 [[nodiscard]] HttpRequest assume_role_with_web_identity_request(const Role& role, const std::string& name,
                                                                 const Url& service, const Secret& token);
 
-// Where the service refuses the time, `clock` takes the service's, and it is asked once more.
+// If the service refuses the time, `clock` takes the service's, and the service is asked once more.
 [[nodiscard]] Result<SharedCredentials> assume_role(const SourceContext& context, const Role& role,
                                                     const Credentials& signer, ClockCorrection& clock,
                                                     const std::stop_token& stop);

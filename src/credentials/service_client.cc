@@ -15,7 +15,7 @@
 namespace ckptfs {
 namespace {
 
-// Bodies are a few kilobytes, and trickle for as long.
+// Bodies are a few kilobytes, and may trickle for as long as an attempt lasts.
 constexpr std::size_t kLargestBody = std::size_t{1} << 20;
 constexpr std::chrono::seconds kLongestAttempt{30};
 // 0.2 s on average before the second attempt. All nodes of a job ask at once, and should not come back together.

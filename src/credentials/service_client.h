@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks a service and waits for its answer, on a thread that is made for waiting.
+// Asks a service and waits for its reply, on a thread that is made for waiting.
 //
-// Ownership: the transport outlives the client. Threads: stateless; the HTTP threads are never waited for by
-// themselves.
+// Ownership: the transport outlives the client. Threads: stateless; must not be used on an HTTP thread, which would
+// wait for itself.
 #pragma once
 
 #include <stop_token>
@@ -16,9 +16,9 @@ class ServiceClient {
 public:
     explicit ServiceClient(HttpTransport& transport) : transport_(transport) {}
 
-    // The answer, whatever its status; that of the last attempt, where 429 or 5xx, or nothing at all, was answered to
-    // those before. Fails as HttpTransport does, with ETIMEDOUT after 30 s an attempt, and with ECANCELED soon after a
-    // stop is requested.
+    // The reply, whatever its status. After 429, 5xx or a failure that is retryable it asks again, with `attempts` in
+    // all, and returns the last result. Fails as HttpTransport does, with ETIMEDOUT after 30 s an attempt, and with
+    // ECANCELED soon after a stop is requested.
     [[nodiscard]] Result<HttpResponse> ask(const HttpRequest& request, int attempts, const std::stop_token& stop) const;
 
 private:
@@ -27,7 +27,7 @@ private:
     HttpTransport& transport_;
 };
 
-// Sleeps; false where a stop was requested meanwhile.
+// Sleeps; false if a stop was requested meanwhile.
 [[nodiscard]] bool pause_for(std::chrono::milliseconds time, const std::stop_token& stop);
 
 // Whether the same request may succeed later.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sources that take a few lines: variables, a program's output, a role for a token in a file.
+// The sources of a few lines each: variables, a program's output, a role for a token in a file.
 #pragma once
 
 #include <chrono>
@@ -45,7 +45,8 @@ private:
 // A role for a token that something else keeps fresh in a file: IAM roles for service accounts.
 class WebIdentitySource final : public CredentialSource {
 public:
-    // Of AWS_ROLE_ARN, AWS_WEB_IDENTITY_TOKEN_FILE and AWS_ROLE_SESSION_NAME; nothing where the file is not named.
+    // From AWS_ROLE_ARN, AWS_WEB_IDENTITY_TOKEN_FILE and AWS_ROLE_SESSION_NAME; fetch() returns null if the file is not
+    // named.
     explicit WebIdentitySource(const SourceContext& context);
     WebIdentitySource(const SourceContext& context, Role role, std::string token_file)
         : context_(context), role_(std::move(role)), token_file_(std::move(token_file)) {}

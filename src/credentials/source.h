@@ -2,8 +2,8 @@
 // One place that credentials can come from, and what it is made of.
 //
 // Threads: fetch() is called by one thread at a time, which is made for waiting: files are read, programs run and
-// services asked while it waits. Every wait ends, at its own limit or soon after a stop is requested, but for one for a
-// file system whose server is away.
+// services asked while it waits. Every wait ends, at its own limit or soon after a stop is requested, except a wait for
+// a file system whose server is away.
 #pragma once
 
 #include <stop_token>
@@ -23,7 +23,7 @@ public:
     virtual ~CredentialSource() = default;
     // As messages name it: "the environment".
     [[nodiscard]] virtual std::string name() const = 0;
-    // Null where nothing is configured here; an Error where something is, and fails.
+    // Null if nothing is configured here; an Error if something is, and fails.
     [[nodiscard]] virtual Result<SharedCredentials> fetch(const std::stop_token& stop) = 0;
 };
 
@@ -33,7 +33,7 @@ struct SourceContext {
     const Clock& clock;
     Environment environment;
     ProfileFiles files;
-    // Of the store: services of the same region are asked.
+    // The store's region: services of the same region are asked.
     std::string region;
     // The profile's own endpoint_url; empty for Amazon's.
     std::string endpoint_url;

@@ -20,7 +20,7 @@ namespace ckptfs {
 namespace {
 
 constexpr int kAttempts = 3;
-// As long before the end as the AWS SDKs renew it.
+// The AWS SDKs renew it as long before its end.
 constexpr std::chrono::minutes kRenewBefore{15};
 
 }  // namespace
@@ -58,7 +58,7 @@ Result<SsoLogin::Held> SsoLogin::read() const {
 
 Result<SsoLogin::Held> SsoLogin::current() const {
     Result<Held> found = read();
-    // Without a file the user has logged out.
+    // If there is no file, the user has logged out.
     return found && unwritten_ && unwritten_->token.expires > found->token.expires ? *unwritten_ : std::move(found);
 }
 
@@ -144,7 +144,7 @@ void SsoLogin::keep(const Held& renewed) {
 
 Result<Secret> SsoLogin::without_renewal(const Held& old, Error error) {
     const WallTime now = context_.clock.wall_now();
-    // Another program may have renewed it meanwhile: a refresh token is good for one of them.
+    // Another program may have renewed the login meanwhile: a refresh token works for one of them only.
     if (Result<Held> found = current();
         found && found->token.access_token != old.token.access_token && found->token.expires > now) {
         return std::move(found->token.access_token);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A login of IAM Identity Center: the token that `aws sso login` has left in ~/.aws/sso/cache, renewed before it ends.
+// A login of IAM Identity Center: the token that `aws sso login` has left in ~/.aws/sso/cache, renewed before it
+// expires.
 //
 // The file is shared with the AWS tools, each of which renews it: it is read every time, and what is renewed here is
-// written back for them. Where it cannot be written, what was renewed is kept in memory.
+// written back for them. If it cannot be written, what was renewed is held in memory.
 //
 // Source: "CreateToken", IAM Identity Center OIDC API Reference; the file as the AWS SDKs and Tools Reference Guide has
 // it ("IAM Identity Center credential provider").
 //
-// Threads: one at a time.
+// Threads: used by one thread at a time.
 #pragma once
 
 #include <optional>
@@ -24,7 +25,7 @@ struct SsoSettings {
     std::string region;
     std::string account_id;
     std::string role_name;
-    // Of an [sso-session]; empty for a profile that has it all, whose logins cannot be renewed.
+    // Name of an [sso-session]; empty for a profile that has all settings itself, whose logins cannot be renewed.
     std::string session;
 
     friend bool operator==(const SsoSettings&, const SsoSettings&) = default;
@@ -40,7 +41,8 @@ public:
     [[nodiscard]] bool is_of(const SsoSettings& settings, const std::string& profile) const {
         return settings_ == settings && profile_ == profile;
     }
-    // Fails where only the user can help, saying how, and where the service that renews it does not answer (retryable).
+    // Fails if only the user can help, saying how, and if the service that renews the token does not answer
+    // (retryable).
     [[nodiscard]] Result<Secret> access_token(const std::stop_token& stop);
     // "profile NAME: why; run aws sso login …".
     [[nodiscard]] Failure login_needed(const std::string& why) const;
@@ -48,12 +50,12 @@ public:
 private:
     struct Held {
         SsoToken token;
-        // Of the file.
+        // Text of the login's file.
         std::string text;
     };
 
     [[nodiscard]] Result<Held> read() const;
-    // The later one of the file's and of that which the file could not take.
+    // The login in the file, or unwritten_ if that expires later.
     [[nodiscard]] Result<Held> current() const;
     [[nodiscard]] bool is_renewable(const SsoToken& token) const;
     [[nodiscard]] Result<Held> renewed(const Held& old, const std::stop_token& stop) const;
@@ -64,6 +66,7 @@ private:
     const SsoSettings settings_;
     const std::string profile_;
     const std::string path_;
+    // The renewed login that could not be written to the file.
     std::optional<Held> unwritten_;
     bool told_of_failure_ = false;
     bool told_of_file_ = false;

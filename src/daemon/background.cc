@@ -29,7 +29,7 @@ namespace {
 constexpr char kReady = '+';
 constexpr char kFailed = '-';
 
-// To the reader of a terminal or a pipe: without a reader, an error does not matter.
+// Writes to a terminal or a pipe. Errors are ignored: without a reader they do not matter.
 void tell(int fd, std::string_view text) {
     static_cast<void>(write_text(fd, text));
 }
@@ -49,7 +49,7 @@ std::string read_to_end(int fd) {
     }
 }
 
-// Ends this process with what the other one said. Without static destructors: they belong to the other one.
+// Ends this process with what the background process reported. Skips static destructors, which belong to that process.
 [[noreturn]] void wait_and_exit(const FileDescriptor& pipe, pid_t child, int failed) {
     const std::string said = read_to_end(pipe.get());
     if (said.starts_with(kReady)) {
@@ -85,8 +85,8 @@ FileDescriptor journal_stream() {
     if (!stream || connect(stream.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
         return {};
     }
-    // Identifier, unit, priority (6: informational) of lines that do not begin with theirs, which they may (1), and no
-    // forwarding.
+    // Identifier, unit, priority (6: informational) of lines without one, whether lines may begin with a priority (1),
+    // and no forwarding.
     tell(stream.get(), "ckptfs\n\n6\n1\n0\n0\n0\n");
     return stream;
 }
@@ -181,7 +181,8 @@ bool is_read_by_journal(int descriptor, const Environment& environment) {
 }
 
 std::uint64_t most_open_files() {
-    // As packaging/systemd/ckptfs@.service. Programs that a mount runs inherit it, and some close each number.
+    // As in packaging/systemd/ckptfs@.service. No more, because programs that a mount runs inherit the limit, and some
+    // close every number up to it.
     constexpr rlim_t kEnough = 65'536;
     rlimit limit{};
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {

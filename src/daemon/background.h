@@ -13,20 +13,21 @@
 
 namespace ckptfs {
 
-// What the process that goes on says to the one that waits.
+// Reports from the mount's process to the command that started it and waits. In the foreground no command waits.
 class Readiness {
 public:
     Readiness() = default;
     explicit Readiness(FileDescriptor pipe) : pipe_(std::move(pipe)) {}
 
-    // The waiting process prints the line before it exits with 0. Nothing in the foreground.
+    // The waiting process prints the line before it exits with 0. Ignored in the foreground.
     void warn(std::string line) { warning_ = std::move(line); }
     // False once the waiting process has ended, by a signal: the mount is no longer wanted. True in the foreground.
     [[nodiscard]] bool is_awaited() const;
-    // The waiting process exits with 0; ours lets go of the terminal.
+    // Makes the waiting process exit with 0, and replaces this process's standard input and output by /dev/null. Does
+    // nothing in the foreground.
     void ready();
-    // The waiting process prints the line and exits with its code for that. In the foreground the line goes to standard
-    // error.
+    // Makes the waiting process print the line and exit with the code given to go_to_background(). In the foreground
+    // the line goes to standard error.
     void failed(const std::string& line);
 
 private:
@@ -35,28 +36,30 @@ private:
     std::string warning_;
 };
 
-// Returns in the process that goes on, which has left the terminal's session; the process that was started waits and
-// exits from within, with 0 or with `failed`.
+// Forks. Returns in the background process, which has left the terminal's session; the original process waits in this
+// call and exits with 0 or with `failed`.
 Result<Readiness> go_to_background(int failed);
 
-// Signals of a terminal may come. To be asked at the start: a terminal that is gone is none.
+// Whether this process has a terminal, whose signals may come. Call it at the start: a terminal that is gone is not
+// found.
 [[nodiscard]] bool has_terminal();
-// Standard error becomes this file; O_APPEND, made with mode 0600.
+// Redirects standard error to this file, opened with O_APPEND and created with mode 0600.
 Status log_to_file(const std::string& path);
-// Standard error becomes the journal; or, where there is none, /dev/null, and the answer is false.
+// Redirects standard error to the journal; if there is none, to /dev/null, and returns false.
 [[nodiscard]] bool log_to_journal();
 
-// One line to standard error, for the journal as an error.
+// Writes one line to standard error, with the priority of an error if the journal reads it.
 void complain(const std::string& line);
 // Whether systemd has connected this descriptor to the journal ($JOURNAL_STREAM, systemd.exec(5)).
 [[nodiscard]] bool is_read_by_journal(int descriptor, const Environment& environment);
 
-// No core dump and no look by other processes of the same user: memory and environment hold secrets.
+// Prevents core dumps and reads by other processes of the same user: memory and environment hold secrets.
 void hide_memory();
 
-// As many files as a mount may have open, where this user may raise the limit so far.
+// The limit of open files that allow_open_files() sets: 65,536 or the hard limit, but at least the current one. 0 where
+// it cannot be read.
 std::uint64_t most_open_files();
-// Shells begin with 1,024, for programs that know no others.
+// Raises the limit to most_open_files(): shells set 1,024, for programs that cannot cope with more.
 void allow_open_files();
 
 }  // namespace ckptfs

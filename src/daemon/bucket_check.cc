@@ -17,7 +17,7 @@ Failure because(std::string_view what, Error error) {
     return failure(std::move(error));
 }
 
-// No more than a warning: one object may be another user's.
+// Only a warning: one object may belong to another user.
 void warn_if_unreadable(ObjectStore& store, const std::string& key) {
     const auto head = wait_for<ObjectInfo>([&](auto done) { store.head(key, std::move(done)); });
     if (!head && head.error().errno_value == EACCES) {

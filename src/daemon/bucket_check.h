@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the bucket is there and this mount may use it, asked before mounting.
+// Checks before mounting that the bucket exists and that this mount may use it.
 //
-// Reading is tried with a list of one key below the prefix, and a look at that object, which only warns. Writing is
-// tried by beginning and ending a multipart upload below .ckptfs/tmp/, which leaves nothing behind. Threads: blocks the
-// caller.
+// Reading is tried with a list of one key below the prefix and a HEAD of that object, whose refusal is only logged as a
+// warning. Writing is tried by creating and aborting a multipart upload below .ckptfs/tmp/, which leaves nothing
+// behind. Threads: blocks the caller.
 #pragma once
 
 #include <string>

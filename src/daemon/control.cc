@@ -30,7 +30,7 @@ constexpr std::string_view kStatus = "status\n";
 constexpr int kPatienceMilliseconds = 1000;
 constexpr int kBacklog = 8;
 constexpr std::string_view kEnding = ".sock";
-// Far above a status.
+// Far above the size of a status.
 constexpr std::size_t kLongestLine = std::size_t{1} << 20;
 
 // FNV-1a with 64 bits: a path may be longer than a socket's name.
@@ -89,7 +89,8 @@ std::string template_of(uid_t user, const std::string& temporary) {
     return format("{}/ckptfs-{}-XXXXXX", temporary, user);
 }
 
-// Others can make directories of this name, but none that is the user's. Of several the first, so that all agree.
+// Other users can make directories of this name, but none that `user` owns. Of several the first by name, so that all
+// processes agree.
 std::optional<std::string> private_directory_of(uid_t user, const std::string& temporary) {
     const std::string name = format("ckptfs-{}-", user);
     std::optional<std::string> found;
@@ -141,7 +142,7 @@ bool is_listened_to(const std::string& path) {
             errno == EAGAIN);
 }
 
-// Sockets of daemons that have died are removed; a running predecessor must stay reachable.
+// Removes the sockets of daemons that have died, and renames that of a running predecessor, which must stay reachable.
 void make_way(const std::string& directory, const std::string& path) {
     std::error_code problem;
     std::vector<std::string> found;
@@ -190,7 +191,7 @@ bool send_all(int client, std::string_view text) {
 
 std::string control_directory(uid_t user, uid_t self, const Environment& environment, const std::string& temporary) {
     const auto runtime = runtime_directory(user, self, environment);
-    // A name that leads nowhere, or to what is refused.
+    // The template leads nowhere, or to a directory that check_place() refuses.
     return runtime ? *runtime : private_directory_of(user, temporary).value_or(template_of(user, temporary));
 }
 
@@ -339,7 +340,7 @@ Result<pid_t> call_daemon(const std::string& path, uid_t owner, const std::strin
     if (!daemon) {
         return system_failure("cannot make a socket for", path);
     }
-    // The kernel takes connections for a daemon that hangs, and makes callers wait once those are many.
+    // The kernel accepts connections for a daemon that hangs, and makes callers wait once the backlog is full.
     const timeval limit{static_cast<time_t>(patience.count()), 0};
     setsockopt(daemon.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
     setsockopt(daemon.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);

@@ -38,27 +38,29 @@ struct DrainProgress {
     friend bool operator==(const DrainProgress&, const DrainProgress&) = default;
 };
 
-// Where the sockets of this user's daemons are, or are to be.
+// The directory of the control sockets of `user`'s daemons. `self`: the user of this process.
 //
-// Without a runtime directory it is below `temporary`, where every user can make directories: one with the user's
-// name that only this user can enter; none where there is none yet, because its name is not known before it is made.
+// Without a runtime directory it lies below `temporary`, where every user can make directories: one named after `user`
+// that only this user can enter. If there is none yet, the path returned leads nowhere, because mkdtemp(3) chooses the
+// name.
 [[nodiscard]] std::string control_directory(uid_t user, uid_t self, const Environment& environment,
                                             const std::string& temporary = "/tmp");
-// Of this user, made with mode 0700 where it is missing.
+// The control directory of this user, created with mode 0700 if it is missing.
 Result<std::string> make_control_directory(const Environment& environment, const std::string& temporary = "/tmp");
 [[nodiscard]] std::string control_path(const std::string& directory, const std::string& mount_point);
-// Whether a socket of this path is that of a daemon which was mounted where the one of `control_path` is or was.
+// Whether `path` is the socket of a daemon at the mount point of `control_path`: that path, or the name that a socket
+// gets when a successor takes its path.
 [[nodiscard]] bool is_of_same_place(const std::string& path, const std::string& control_path);
 
 [[nodiscard]] std::string progress_line(const DrainProgress& progress);
 [[nodiscard]] std::optional<DrainProgress> parse_progress(std::string_view line);
-// For people.
+// The progress as text for a person.
 [[nodiscard]] std::string progress_text(const DrainProgress& progress);
 
 class ControlServer {
 public:
     // Makes the directory (0700) if it is missing. A daemon that has lost its mount there and only finishes its uploads
-    // keeps its socket, under another name.
+    // keeps its socket, which is renamed.
     static Result<ControlServer> create(const std::string& directory, const std::string& mount_point);
     ControlServer(ControlServer&& other) noexcept = default;
     ControlServer& operator=(ControlServer&& other) noexcept = default;
@@ -67,14 +69,15 @@ public:
 
     // Readable when a client has connected.
     [[nodiscard]] int descriptor() const { return listener_.get(); }
-    // Takes one connection. True if it asks to unmount; it then gets what tell() sends. A client that asks for the
-    // status gets what `status` returns; others are refused.
+    // Accepts one connection. True if the client asks to unmount; it then gets what tell() sends. A client that asks
+    // for the status gets what `status` returns; others are refused.
     bool accept(const std::function<std::string()>& status);
-    // Clients that do not read are dropped.
+    // Sends the line to the clients that have asked to unmount. Clients that do not read it in time are dropped.
     void tell(const std::string& line);
-    // Of what was not saved: those that ask to unmount later are told it as well.
+    // As tell(), for a line about what was not saved: clients that ask to unmount later get it as well.
     void tell_outcome(const std::string& line);
-    // Takes the connections that still wait, and tells all clients that it is done. No client can connect after that.
+    // Removes the socket, accepts the connections that still wait, and sends `done` to all clients. No client can
+    // connect after that.
     void finish();
 
 private:
@@ -85,16 +88,16 @@ private:
 
     FileDescriptor listener_;
     std::string path_;
-    // By the time we end, the path may be that of a successor, which has renamed ours.
+    // The inode of our socket. By the time we end, path_ may be the socket of a successor, which has renamed ours.
     ino_t inode_;
     std::vector<FileDescriptor> clients_;
-    // Lines, with their ends.
+    // The lines of tell_outcome(), each with its line feed.
     std::string outcome_;
 };
 
-// Sends the request and hands every line of the answer to `on_line`; the PID of the daemon, 0 where it is in a PID
-// namespace that is not seen here. ENOENT or ECONNREFUSED where no daemon listens, ETIMEDOUT where it says nothing for
-// so long, EPERM where another user than `owner` listens, or made the directory of the socket.
+// Sends the request, passes every line of the reply to `on_line`, and returns the daemon's PID: 0 if that is in a PID
+// namespace that is not visible here. ENOENT or ECONNREFUSED if no daemon listens, ETIMEDOUT if it sends nothing for
+// `patience`, EPERM if a user other than `owner` listens, or owns the directory of the socket or can write to it.
 Result<pid_t> call_daemon(const std::string& path, uid_t owner, const std::string& request,
                           std::chrono::seconds patience, const std::function<void(std::string_view)>& on_line);
 

@@ -22,7 +22,7 @@
 namespace ckptfs {
 namespace {
 
-// 1 to 8 MiB measured best for reads through the page cache; the kernel's 128 KiB halves them.
+// 1 to 8 MiB measured best for reads through the page cache; the kernel's 128 KiB halves their rate.
 constexpr unsigned kReadAheadKibibytes = 8192;
 // A draining mount reports several times a second; what comes after the last report is short.
 constexpr Milliseconds kServiceManagerPatience{60'000};
@@ -79,7 +79,7 @@ Status Daemon::start() {
     return {};
 }
 
-// Once everything else is there: a dead mount gives way to one that answers.
+// Called after the check of the bucket: a dead mount is not removed for one that cannot work.
 Status Daemon::attach() {
     const std::string& place = config_.mount.mount_point;
     const TakeoverSystem system = takeover_system([] { return make_control_directory(process_environment()); });
@@ -93,7 +93,7 @@ Status Daemon::attach() {
         log_warning(format("cannot lock the mount point; a concurrent mount here may succeed as well: {}",
                            lock.error().message));
     }
-    // Before a dead mount is taken away: nothing is to be written into the bare directory.
+    // Checked before a dead mount is removed: nothing must be written into the bare directory.
     if (!readiness_.is_awaited()) {
         return failure(EINTR, "the mount command was interrupted");
     }
@@ -118,7 +118,7 @@ Status Daemon::attach() {
     return {};
 }
 
-// The mount works without; unmounting by signal or umount(8) still waits for what is being written.
+// The mount works without a control socket; unmounting by signal or umount(8) still waits for what is being written.
 void Daemon::listen_for_commands() {
     const auto directory = make_control_directory(process_environment());
     auto control =
@@ -130,7 +130,7 @@ void Daemon::listen_for_commands() {
     }
 }
 
-// Whose terminal goes, goes with it; to all others the signal says that their log has been renamed.
+// A mount that has a terminal ends when that hangs up; for all others SIGHUP means that the log file has been renamed.
 bool Daemon::ends_by_hangup() const {
     if (has_terminal_) {
         return true;
@@ -167,7 +167,7 @@ Service::Events Daemon::service_events() {
     if (service_manager_.watchdog() == Milliseconds(0)) {
         return events;
     }
-    // One or two may be late, or find a probe that is.
+    // A quarter, because one or two beats may be late, or find a probe that is late.
     events.heartbeat_period = service_manager_.watchdog() / 4;
     liveness_.emplace(
         Liveness::Watched{machinery_->executor(), machinery_->timer(), [this] { return session_->longest_request(); }},
@@ -283,7 +283,7 @@ int Daemon::serve_until_the_end() {
     return end(service_->run(*fs_, machinery_->clock(), config_.mount.drain_timeout));
 }
 
-// Before what may take its time.
+// Called before the steps of the end that may take long.
 void Daemon::name_what_is_lost(const Service::Outcome& outcome) {
     for (const std::string& key : outcome.lost) {
         log_error(format("not saved within the drain timeout: {}", escaped(key)));
@@ -313,7 +313,7 @@ int Daemon::end(const Service::Outcome& outcome) {
     traffic_watch_.reset();
     machinery_->end(*session_);
     Service::Outcome left_since;
-    // That may have taken 20 s, in which the next mount was killed or gave up.
+    // machinery_->end() may have taken 20 s, in which the next mount was killed or gave up.
     const std::string left = machinery_->left_behind();
     if (!left.empty() && std::find(outcome.undone.begin(), outcome.undone.end(), left) == outcome.undone.end()) {
         left_since.undone.push_back(left);

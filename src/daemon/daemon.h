@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The life of a mount, in the process that serves: it is made, answers, and ends when everything is saved or given up.
+// The life of a mount in the process that serves it: from its creation until everything is saved or given up.
 //
 // Threads: used by one thread. No other is started before start(), which blocks signals in all of them.
 #pragma once
@@ -35,10 +35,10 @@ namespace ckptfs {
 
 class Daemon {
 public:
-    // `examination`: what tells more where the bucket cannot be used, for the message.
+    // `examination`: returns the advice that is added to the message if the bucket cannot be used.
     Daemon(Config config, Readiness readiness, std::function<std::string()> examination);
 
-    // Makes the mount answer; nothing is left behind when it fails.
+    // Mounts; requests are answered from serve_until_the_end() on. Leaves nothing behind if it fails.
     Status start();
     int serve_until_the_end();
     Readiness& readiness() { return readiness_; }
@@ -72,14 +72,14 @@ private:
     SteadyTime started_{};
     WallTime started_at_{};
     std::atomic<bool> draining_ = false;
-    // The kernel has ended the mount.
+    // Set once the kernel has ended the mount.
     std::atomic<bool> is_detached_ = false;
 
     mutable Mutex traffic_mutex_;
     TrafficMeter traffic_ GUARDED_BY(traffic_mutex_);
 
     const std::unique_ptr<Executor> metrics_threads_;
-    // Ask everything above.
+    // The next two ask everything above.
     std::unique_ptr<Periodic> traffic_watch_;
     std::unique_ptr<MetricsPublisher> metrics_;
 };

@@ -15,11 +15,11 @@
 namespace ckptfs {
 namespace {
 
-// Far below the age at which gc ends an upload, and one small request.
+// Far below the age at which gc ends an upload; each beat is one small request.
 constexpr Milliseconds kPeriod{600'000};
-// After a beat that failed, which may have taken as long as requests are retried.
+// The pause after a beat that failed, which may have taken all of --retry-for.
 constexpr Milliseconds kRetryPeriod{60'000};
-// A tenth earlier to a tenth later.
+// A beat comes a tenth of the period earlier to a tenth later.
 constexpr double kJitter = 0.2;
 
 constexpr std::string_view kHost = "host: ";
@@ -46,7 +46,7 @@ public:
         waiting_ = environment_.timer.after(delay, [self = shared_from_this()] { self->beat(); });
     }
 
-    // Whether an object is, or may be, there; then `gone` is called later.
+    // Removes the object if one is, or may be, there, and then calls `gone`. A null `gone` leaves the object.
     void stop(std::function<void()> gone) {
         MutexLock lock(mutex_);
         stopped_ = true;
@@ -65,7 +65,8 @@ public:
     }
 
 private:
-    // By the store's clock, which may not have been known at first; the earliest, as a machine may have slept.
+    // The body, with the time of mounting by the store's clock, which may not have been known at first. The earliest
+    // result counts, because the machine may have been suspended.
     [[nodiscard]] std::string text() REQUIRES(mutex_) {
         const auto ago = std::chrono::duration_cast<WallTime::duration>(environment_.clock.now() - mounted_);
         since_ = std::min(since_, environment_.clock.wall_now() - ago);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small object that says that a mount is alive, to tell whose an open upload may be: gc ends none while a mount
-// was seen alive lately. Its Last-Modified is the time; its body is the host's name and since when it is mounted.
+// A small object that shows that a mount is alive: gc ends no open upload that may belong to a mount seen alive lately.
+// Its Last-Modified is the time of the last beat; its body holds the host's name and the time of mounting.
 //
-// The first one comes after the first period: a mount that is gone by then costs nothing, and its uploads are too young
-// to be ended.
+// The first beat comes after the first period: a mount that is gone by then costs no request, and its uploads are too
+// young for gc to end.
 //
 // Ownership: store and timer outlive it. The destructor stops it and leaves the object.
 // Threads: all functions may be called from any thread.
@@ -35,7 +35,7 @@ public:
     Heartbeat(const Heartbeat&) = delete;
     Heartbeat& operator=(const Heartbeat&) = delete;
 
-    // For the end of the mount: no beat comes after it, and `gone` when the object is removed, or could not be, or
+    // For the end of the mount: no beat comes after it. Calls `gone` once the object was removed or could not be, or if
     // there was none.
     void stop(std::function<void()> gone);
 
@@ -47,13 +47,13 @@ private:
 // A mount, as its heartbeat shows it.
 struct SeenMount {
     std::string host;
-    // Last-Modified.
+    // Last-Modified of the heartbeat.
     WallTime last_seen{};
-    // When it was mounted, by the clock of its host; empty where it does not tell.
+    // When it was mounted, by the store's clock as far as the mount knew it; empty if the heartbeat does not say.
     std::optional<WallTime> since;
 };
 
-// The body of one. Pure.
+// Make and parse the body of a heartbeat. Pure.
 [[nodiscard]] std::string heartbeat_text(const std::string& host, WallTime since);
 [[nodiscard]] SeenMount parse_heartbeat(std::string_view text, WallTime last_seen);
 

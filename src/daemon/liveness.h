@@ -28,11 +28,11 @@ public:
     // Nothing may take longer than `patience`; check() is to be called that often.
     Liveness(Watched watched, Milliseconds patience);
 
-    // What is stuck, for the log; empty: nothing.
+    // Returns what is stuck, for the log; empty if nothing is.
     std::string check();
 
 private:
-    // Set when it has run. Shared with what runs it, maybe later than we live.
+    // Set when the task of a probe has run. Shared with the task, which may outlive this object.
     using Probe = std::shared_ptr<std::atomic<bool>>;
     static Probe answered();
 

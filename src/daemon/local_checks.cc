@@ -66,7 +66,7 @@ std::string resolved_mount_point(const std::string& directory) {
 
 Result<std::string> check_mount_point(const std::string& directory, const std::vector<MountEntry>& table) {
     std::error_code problem;
-    // Before anything touches it: a mount that hangs would hang us as well.
+    // Checked before anything touches the directory: a mount that hangs would hang us as well.
     const std::string plain = resolved_mount_point(directory);
     if (const auto mounted = mount_at(table, plain); mounted && mounted->type == kFileSystemType) {
         return failure(EBUSY, format("{} is already mounted at {}; unmount it first with ckptfs unmount {}",

@@ -11,33 +11,33 @@
 
 namespace ckptfs {
 
-// Resolves the directory's parent only: a mount there may not answer.
+// Resolves the directory's parent only: a mount at the directory may not answer.
 [[nodiscard]] std::string resolved_mount_point(const std::string& directory);
 
 // The absolute, resolved path of an existing, empty directory that is no mount of ours yet.
 Result<std::string> check_mount_point(const std::string& directory, const std::vector<MountEntry>& table);
 
-// PATH. mount(8) takes it away from the helpers of users.
+// PATH, or a default if it is unset: mount(8) removes it from the environment of users' helpers.
 [[nodiscard]] std::string search_path(const Environment& environment);
 
 // `device` is "/dev/fuse". Without root, fusermount3 must be found in `search_path` (PATH).
 Status check_fuse(const std::string& device, bool is_root, const std::string& search_path);
 
-// What the daemon writes: EINVAL where it lies in the mount, by whatever link. An empty path lies nowhere.
+// Checks a path that the daemon writes: EINVAL if it lies in the mount, also through links. An empty path passes.
 Status check_outside(const std::string& path, const std::string& mount_point);
 
-// An existing directory that can be written and lies on no FUSE mount; a staging file on our own mount would make the
-// daemon wait for itself.
+// Requires an existing directory that can be written and lies on no FUSE mount; a staging file on our own mount would
+// make the daemon wait for itself.
 Status check_staging_directory(const std::string& directory, const std::vector<MountEntry>& table);
 
-// By whatever link; it may be missing as yet. EINVAL on a FUSE mount.
+// The absolute path of --cache-dir with links resolved; it need not exist yet. EINVAL on a FUSE mount.
 Result<std::string> place_of_cache(const std::string& directory, const std::vector<MountEntry>& table);
 
-// Where one is named: made if it is missing.
+// Checks place_of_cache(), and creates the directory if it is missing. Does nothing for an empty path.
 Status check_cache_directory(const std::string& directory, const std::vector<MountEntry>& table);
 
-// To the log: which killed writers cannot be told from those that ended. Forks, so that it comes before the first
-// thread.
+// Logs which killed writers cannot be distinguished from writers that exit. Forks: call it before the first thread is
+// started.
 void say_what_cannot_be_told();
 
 }  // namespace ckptfs

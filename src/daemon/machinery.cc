@@ -35,27 +35,27 @@ namespace {
 constexpr int kBlockingThreads = 16;
 // Commit markers wait here for other mounts' files, for minutes.
 constexpr int kGateThreads = 16;
-// Of their own, because what waits there may wait for staged bytes.
+// Apart from the blocking threads, because what waits there may wait for staged bytes.
 constexpr int kStagingThreads = 2;
-// A part each, to the disk and from it.
+// Each writes a part to the disk or reads one.
 constexpr int kUnsentThreads = 4;
 // Each disk sends one marker at a time.
 constexpr int kMarkerThreads = 2;
 // A restore that reads nothing for so long has ended. The job beside this mount needs the memory more.
 constexpr Milliseconds kUnusedFor{std::chrono::seconds(30)};
-// Of the heap: what has been freed and is kept.
+// So many more free bytes of the heap than after the last trim are returned to the system.
 constexpr std::size_t kWorthATrim = std::size_t{8} << 20;
-// glibc makes eight a processor, and keeps the free end of each but the first. Data has buffers of its own.
+// glibc makes eight arenas a processor, and keeps the free end of each but the first. Data has buffers of its own.
 constexpr int kHeapArenas = 4;
 constexpr Milliseconds kLookForUnused{std::chrono::seconds(10)};
 // The user waits at the terminal.
 constexpr Milliseconds kCheckFor{std::chrono::seconds(10)};
 
-// What it leaves behind the next mount here ends, and counts for nothing after a day.
+// What the goodbye leaves behind is ended by the next mount here, and counts for nothing after a day.
 constexpr Milliseconds kGoodbyeFor{std::chrono::seconds(8)};
-// At once, as a rule, or never, where the disk hangs.
+// The recorder ends at once, as a rule, or never if the disk hangs.
 constexpr Milliseconds kRecordedWithin{std::chrono::seconds(5)};
-// At once, as a rule. What it serves after the goodbye is cancelled.
+// The session ends at once, as a rule. What it serves after the goodbye is cancelled.
 constexpr Milliseconds kSessionEndsWithin{std::chrono::seconds(1)};
 
 }  // namespace
@@ -69,7 +69,7 @@ Result<std::unique_ptr<Machinery>> Machinery::create(const Config& config) {
 }
 
 Status Machinery::start() {
-    // Threads that allocated before keep their arenas.
+    // Set before threads are started: those that have allocated keep their arenas.
     mallopt(M_ARENA_MAX, kHeapArenas);
     const std::uint64_t memory =
         config_.mount.max_memory == 0 ? default_max_memory(processor_count()) : config_.mount.max_memory;
@@ -115,10 +115,10 @@ Status Machinery::check_bucket() {
     return ckptfs::check_bucket(**store, config_.store.prefix, config_.names.read_only, random_uuid());
 }
 
-// Where the connection lives on, as after umount -l, the session's end may wait for a lock in the kernel that a caller
-// holds, and that one for the store: until the store's requests are cancelled.
+// Where the connection lives on, as after umount -l, the session's end may wait for a lock in the kernel whose holder
+// waits for the store: until the store's requests are cancelled.
 void Machinery::end(Session& session) {
-    // At wait() where the system has no more threads.
+    // Runs in wait() if the system has no more threads.
     const auto stopped = std::async(std::launch::async | std::launch::deferred, [&session] { session.stop(); });
     stopped.wait_for(kSessionEndsWithin);
     say_goodbye();
@@ -161,7 +161,7 @@ void Machinery::end_leftover_uploads() {
     });
 }
 
-// Before their journals go: ours has them from then on.
+// Called before the journals of those mounts are removed: this mount's journal has the failures from then on.
 void Machinery::recall_failures(std::vector<Leftovers>& leftovers) {
     for (Leftovers& leftover : leftovers) {
         for (const UntoldFailure& each : std::exchange(leftover.begun.failures, {})) {
@@ -170,7 +170,7 @@ void Machinery::recall_failures(std::vector<Leftovers>& leftovers) {
     }
 }
 
-// As those.
+// As recall_failures(), called before the journals are removed.
 bool Machinery::note_intents(std::vector<Leftovers>& leftovers) {
     std::vector<UploadIntent> intents;
     for (Leftovers& leftover : leftovers) {
@@ -194,13 +194,13 @@ void Machinery::end_leftovers_of_mounts(std::vector<Leftovers> leftovers, std::f
                 return false;
             }
             renames.push_back(key);
-            // Should this mount end before it does.
+            // In case this mount ends before the rename does.
             journal_->object_begun(key);
             return true;
         });
     }
     fs_->end_renames(renames);
-    // A mount that only reads has left nothing.
+    // lost_ is null for a read-only mount, which has no leftovers.
     if (lost_ != nullptr && (has_intents || others_know)) {
         lost_->begin(
             [this](const UploadIntent& last, StoreDone<void> done) {
@@ -224,21 +224,21 @@ void Machinery::end_leftovers_of_mounts(std::vector<Leftovers> leftovers, std::f
     }
 }
 
-// Their hidden objects are in the bucket then, and so is what was made of them.
+// Once the disk's changes are sent, the hidden objects are in the bucket, and so is what was made of them.
 void Machinery::end_leftovers_once_sent(const std::string& directory,
                                         const std::shared_ptr<std::vector<Leftovers>>& leftovers) {
     unsent_->when_sent_from(directory, [this, directory, leftovers](const Status& sent) {
         if (sent) {
             end_leftovers_now(std::move(*leftovers));
         } else if (sent.error().errno_value != ECANCELED && sent.error().errno_value != ENOENT) {
-            // Not yet. What the mount's end leaves is for the next one.
+            // Not sent yet: waits again. What the mount's end leaves (ECANCELED) is for the next mount.
             end_leftovers_once_sent(directory, leftovers);
         }
     });
 }
 
 void Machinery::end_leftovers_now(std::vector<Leftovers> leftovers) {
-    // What is to be removed may not have been sent yet.
+    // Through the store that acknowledges: an object to be removed may not have been sent yet.
     ObjectStore& store = unsent_ == nullptr ? static_cast<ObjectStore&>(client_->store()) : unsent_->store();
     end_leftovers(std::move(leftovers), store, *journal_,
                   [this](const std::string& key, const std::string& upload, StoreDone<void> done) {
@@ -246,7 +246,7 @@ void Machinery::end_leftovers_now(std::vector<Leftovers> leftovers) {
                   });
 }
 
-// Of all that the last mount here was writing.
+// Called once other mounts know of all files that the last mount here was writing.
 void Machinery::others_know_all() {
     if (unsent_ != nullptr) {
         unsent_->withdraw_left();
@@ -307,14 +307,14 @@ Result<fs::FileSystem*> Machinery::start_file_system(fs::KernelCache& kernel_cac
         };
         notes.ended = [this](const std::string& key) { journal_->failure_ended(key); };
     }
-    // What the store has dated is compared with its own time.
+    // The store's clock, because times that the store has set are compared with it.
     fs_ =
         fs::FileSystem::create({store, *blocking_, client_->clock(), *timer_, processes_, kernel_cache, *codec_,
                                 *write_, *read_, config_.names, config_.store.prefix, this_host(), std::move(notes),
                                 disk_ != nullptr ? &passthrough : nullptr, acknowledging_.get(), gate_threads_.get()});
-    // No request may come before: it could be the rename of a marker.
+    // Before any request can come: that could be the rename of a commit marker.
     recall_failures(leftovers_);
-    // What is sent now may be an earlier version of a file that was being written.
+    // Before anything is sent: that may be an earlier version of a file that was being written.
     note_intents(leftovers_);
     if (unsent_ != nullptr) {
         unsent_->start();
@@ -340,7 +340,7 @@ void Machinery::release_unused_memory() {
     const std::size_t free_now = mallinfo2().fordblks;
     if (pool_->release_unused() > 0 || free_now >= before + kWorthATrim) {
         malloc_trim(0);
-        // It stays free as far as glibc knows.
+        // Memory returned to the system still counts as free for glibc.
         free_after_trim_ = mallinfo2().fordblks;
     } else {
         free_after_trim_ = std::min(before, free_now);
@@ -380,13 +380,13 @@ void Machinery::cancel() {
     if (keeping_ != nullptr) {
         keeping_->stop();
     }
-    // It calls the file system, which goes first.
+    // lost_ calls the file system, which is destroyed before it.
     if (lost_ != nullptr) {
         lost_->stop(nullptr);
         aborts_->stop(nullptr);
     }
     if (unsent_ != nullptr) {
-        // One after the other they would be begun, and be cancelled.
+        // Otherwise changes would be sent one after the other, and each be cancelled.
         unsent_->pause();
     }
     if (recorded_ != nullptr) {
@@ -398,7 +398,7 @@ void Machinery::cancel() {
 }
 
 Machinery::~Machinery() {
-    // It looks at what is given up below.
+    // The memory watch uses what is stopped below.
     memory_watch_.reset();
     // What is under way ends with ECANCELED, and what follows from it runs to its end, while everything still exists.
     cancel();
@@ -419,7 +419,8 @@ Machinery::~Machinery() {
     if (disk_ != nullptr && (!disk_->stop() || !is_record_there)) {
         log_warning(format("--cache-dir {} does not answer; what was to be written to it is left out",
                            escaped(config_.disk.directory)));
-        // A thread hangs in it for as long as the process lives, with blocks that it was to write, and bodies.
+        // A thread hangs in the disk for as long as the process lives, and may still use these: they are never
+        // destroyed.
         static const auto* const kept =
             new std::tuple(std::move(recorded_), std::move(disk_), std::move(cache_), std::move(pool_),
                            std::move(keeping_), std::move(read_bodies_), std::move(bodies_), std::move(body_cache_));

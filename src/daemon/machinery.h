@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The concrete parts behind the contracts, put together for a mount. Commands without one put together what they need
-// in cli/tool_command.cc and cli/doctor_command.cc.
+// The concrete types behind the interfaces, put together for a mount. Commands that need no mount do this in
+// cli/tool_command.cc and cli/doctor_command.cc.
 //
-// Everything that starts threads is made here, after the process has gone to the background. The session is made
-// before and destroyed after, because answers that come late still need it.
+// Everything that starts threads is made here, after the process has gone to the background. The session is made before
+// the file system and destroyed after this, because late replies still need it.
 // Threads: used by one thread.
 #pragma once
 
@@ -47,7 +47,7 @@
 
 namespace ckptfs {
 
-// Its name, as others are told of it.
+// This host's name, as other mounts see it.
 [[nodiscard]] std::string this_host();
 
 class Machinery {
@@ -58,37 +58,39 @@ public:
     Machinery(const Machinery&) = delete;
     Machinery& operator=(const Machinery&) = delete;
 
-    // List, and unless the mount is read-only a trial upload; with --cache-only, whether anything of it is recorded.
+    // Tries a list and, unless the mount is read-only, an upload; with --cache-only, checks that something of the
+    // bucket is recorded.
     Status check_bucket();
-    // The mount is looked up in mountinfo, not touched.
+    // Finds the mount in mountinfo, without touching it.
     Result<fs::FileSystem*> start_file_system(fs::KernelCache& kernel_cache, fs::Passthrough& passthrough);
     // The kernel reads files in --cache-dir itself from now on, once they are checked.
     void begin_passthrough();
-    // Those that an earlier mount of this source at this place had begun when it was killed.
+    // Ends the uploads, and what else an earlier mount of this source at this place had begun when it was killed.
     void end_leftover_uploads();
-    // Stops the session, ends what was begun without an answer, tries once more to end what could not be, and removes
-    // this mount's heartbeat. Waits for the store, for a few seconds at most; its requests end with ECANCELED then.
+    // Stops the session, ends uploads whose creation was not answered, tries once more to end those that could not be,
+    // and removes this mount's heartbeat. Waits for the store for some seconds at most, then cancels its requests
+    // (ECANCELED).
     void end(Session& session);
 
     [[nodiscard]] BufferPool& pool() { return *pool_; }
     [[nodiscard]] const ProcessInspector& processes() const { return processes_; }
     [[nodiscard]] const Clock& clock() const { return clock_; }
     [[nodiscard]] const StoreClient& client() const { return *client_; }
-    // Only once the file system has been started.
+    // Valid once the file system has been started.
     [[nodiscard]] const BlockCache& cache() const { return *cache_; }
     // Null without --cache-dir.
     [[nodiscard]] const DiskCache* disk() const { return disk_.get(); }
     // Null without --ack disk.
     [[nodiscard]] const UnsentDisks* unsent() const { return unsent_.get(); }
-    // The mount is gone: what is not sent is left to the next one, if that asks for it, once the disk has all that it
-    // is to acknowledge. Called again and again.
+    // For a mount that the kernel has ended: leaves what is not sent to the next mount, if that waits for it, once the
+    // disk has all that it is to acknowledge. To be called repeatedly.
     void hand_over();
-    // And the next one still waits for it.
+    // Whether hand_over() has left something to the next mount, which still waits for it.
     [[nodiscard]] bool is_handed_over() const;
-    // It no longer does: what was handed over, as UnsentDisks::left().
+    // What was handed over, as UnsentDisks::left(), if the next mount no longer waits for it; else empty.
     [[nodiscard]] std::string left_behind() const;
     void tell_of_end();
-    // Files that are not in --cache-dir yet, and will be.
+    // Written files that are not in --cache-dir yet, and will be.
     [[nodiscard]] std::uint64_t files_to_keep() const { return keeping_ != nullptr ? keeping_->waiting() : 0; }
     [[nodiscard]] Executor& executor() { return *executor_; }
     // For tasks that wait for the disk.
@@ -99,12 +101,12 @@ private:
     explicit Machinery(const Config& config) : config_(config) {}
     Status start();
     Status start_disk_cache();
-    // machinery_stores.cc
+    // machinery_stores.cc has these, up to acknowledging_store().
     Result<ObjectStore*> make_store();
     Status open_record();
-    // What is recorded for --cache-only is that.
+    // `bucket`, with what it shows recorded for --cache-only; `bucket` itself without --cache-dir.
     ObjectStore& recording(ObjectStore& bucket);
-    // The bucket, as the cache directory knows it.
+    // The bucket's name in the cache directory: server and bucket.
     [[nodiscard]] std::string store_name() const;
     void open_journal(const std::vector<UnsentPlace>& disks);
     [[nodiscard]] Result<std::uint64_t> unsent_limit() const;
@@ -113,25 +115,26 @@ private:
     void say_goodbye();
     void cancel();
     void recall_failures(std::vector<Leftovers>& leftovers);
-    // Whether there were some.
+    // Hands the intents over to lost_; true if there were any.
     bool note_intents(std::vector<Leftovers>& leftovers);
     void end_leftovers_now(std::vector<Leftovers> leftovers);
-    // `others_know`: of all files that they were writing; null for those that come later.
+    // `others_know`: called once other mounts know of all files that these mounts were writing; null for leftovers that
+    // are found later.
     void end_leftovers_of_mounts(std::vector<Leftovers> leftovers, std::function<void()> others_know);
     void end_leftovers_once_sent(const std::string& directory,
                                  const std::shared_ptr<std::vector<Leftovers>>& leftovers);
     void others_know_all();
     void release_unused_memory();
-    // Null where none are kept.
+    // The cache that keeps what is read and written; null without --cache-dir.
     FileCache* start_keeping();
     void keep_behind(const std::shared_ptr<const HeldChange>& held);
-    // What is to be kept yet of what was written; for a while.
+    // Keeps what is still to be kept of the written files, for kKeepsFor at most.
     void keep_the_rest();
 
     const Config config_;
     SystemClock clock_;
     ProcInspector processes_;
-    // Destroyed from the last to the first.
+    // Members are destroyed from the last to the first.
     std::unique_ptr<TimerThread> timer_;
     std::unique_ptr<Executor> executor_;
     std::unique_ptr<Executor> blocking_;
@@ -141,9 +144,10 @@ private:
     std::unique_ptr<Executor> unsent_threads_;
     std::unique_ptr<Executor> marker_threads_;
     std::unique_ptr<MemoryPool> pool_;
-    // Of the disks of --ack disk: the next mount may have them once the journal, which says what is left, is let go.
+    // Locks of the disks of --ack disk. Released after the journal, which says what is left: the next mount takes them
+    // over then.
     std::vector<std::shared_ptr<const FileDescriptor>> place_locks_;
-    // Notified of uploads until the client has stopped.
+    // The journal and lost_answers_ are notified of uploads until the client has stopped.
     std::unique_ptr<MountJournal> journal_;
     std::vector<Leftovers> leftovers_;
     LostAnswers lost_answers_;
@@ -157,7 +161,7 @@ private:
     std::unique_ptr<RecordingStore> recording_;
     // Null without --cache-only.
     std::unique_ptr<RecordedStore> recorded_;
-    // Directories of disks that mounts have left, but for this mount's own.
+    // Directories (UnsentPlace) that other mounts have left; without this mount's own.
     std::vector<std::string> other_disks_;
     // Null without --ack disk.
     std::unique_ptr<GivenUpMarkers> given_up_;
@@ -179,9 +183,9 @@ private:
     std::unique_ptr<fs::FileSystem> fs_;
     std::unique_ptr<Heartbeat> heartbeat_;
     std::unique_ptr<Periodic> memory_watch_;
-    // Of the heap, in bytes: what names and requests needed is free again.
+    // Bytes of the heap that were free after the last trim, or fewer since: names and requests free what they needed.
     std::atomic<std::size_t> free_after_trim_ = 0;
-    // Of an earlier mount of this place that has not ended, if there is one.
+    // Place of an earlier mount that has not ended, if there is one.
     std::optional<LeftoverWatch::Place> living_place_;
     std::unique_ptr<LeftoverWatch> leftover_watch_;
 };

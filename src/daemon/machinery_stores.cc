@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of the stores between the filesystem and the bucket: the journal's, and the one that acknowledges by a disk.
+// Machinery's stores between the filesystem and the bucket: the journal's, and the one that acknowledges by a disk.
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -21,14 +21,14 @@
 namespace ckptfs {
 namespace {
 
-// Of the journal in a disk's directory, which has no other.
+// The place name of the journal in a disk's directory, which has no other.
 constexpr const char* kOnDisk = "mount";
 
-// At the end of the mount: some GiB. What is left of the last files is fetched when it is read.
+// Time for keep_the_rest(): enough for some GiB. What is left of the last files is fetched when it is read.
 constexpr std::chrono::seconds kKeepsFor{10};
-// Of --cache-size, for names and small files.
+// Divides --cache-size: the limit of the record of names and small files.
 constexpr std::uint64_t kRecordShare = 16;
-// What a disk needs to be read at its speed.
+// What it takes to read a disk at its full speed.
 constexpr BlockCache::Limits kBodiesAhead{32, 8};
 
 void take_all(std::vector<Leftovers>& all, std::vector<Leftovers> more) {
@@ -42,7 +42,7 @@ std::string this_host() {
     return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "a host without a name";
 }
 
-// A mount that only reads begins no upload.
+// A read-only mount has no journal, because it begins no upload.
 Result<ObjectStore*> Machinery::make_store() {
     if (config_.disk.cache_only) {
         return recorded_.get();
@@ -94,7 +94,7 @@ ObjectStore& Machinery::recording(ObjectStore& bucket) {
     return *recording_;
 }
 
-// With --ack disk beside what it acknowledges: the mount that sends that ends its uploads, too.
+// With --ack disk the journal lies beside what the disk acknowledges: the mount that sends that also ends the uploads.
 void Machinery::open_journal(const std::vector<UnsentPlace>& disks) {
     const auto directory = state_directory(config_.mount.state_dir, getuid(), process_environment());
     // Homes, and a directory that the user names, may be shared by several machines.
@@ -106,7 +106,7 @@ void Machinery::open_journal(const std::vector<UnsentPlace>& disks) {
     journal_ = std::move(journals.own);
     leftovers_ = std::move(journals.leftovers);
     if (!disks.empty() && directory) {
-        // Of mounts without it.
+        // Leftovers of mounts without --ack disk.
         journals.another_lives = is_another_in_use(*directory, place, "");
         take_all(leftovers_, take_leftovers(*directory, place));
     }
@@ -144,7 +144,7 @@ WritebackEnvironment Machinery::writeback_environment(ObjectStore& bucket, std::
     common.made_good = [this](const std::string& key) { fs_->change_made_good(key); };
     given_up_ = std::make_unique<GivenUpMarkers>(clock_, config_.write.failed_sibling_ttl);
     common.given_up = given_up_.get();
-    // Before a program of the next mount looks for it.
+    // Notes the bucket's ETag before a program of the next mount looks for the version.
     common.in_bucket = [this](const ObjectInfo& acknowledged, const std::string& etag, WallTime sent) {
         journal_->version_sent(acknowledged.key, acknowledged.last_modified, sent, etag);
         if (etag != acknowledged.etag) {
@@ -170,13 +170,13 @@ WritebackEnvironment Machinery::writeback_environment(ObjectStore& bucket, std::
     return common;
 }
 
-// What is acknowledged is not kept beside, which would cost the save as much again, but once the disk has time.
+// What is acknowledged is kept once the disk has time, and not beside the save, which would cost it as much again.
 FileCache* Machinery::start_keeping() {
     if (unsent_ == nullptr) {
         return disk_.get();
     }
     bodies_ = std::make_unique<BodiesOnDisk>(unsent_->store());
-    // Of its own: a program that waits for a block must not wait for this disk, nor be told what goes wrong here.
+    // A block cache of its own: a program that waits for a block must not wait for this disk, nor get its errors.
     body_cache_ = std::make_unique<BlockCache>(*pool_, clock_, kBodiesAhead, disk_.get());
     read_bodies_.reset(
         new ReadEnvironment{*bodies_, *pool_, *executor_, clock_, *codec_, *body_cache_, config_.read, disk_.get()});

@@ -25,7 +25,7 @@ class Families {
 public:
     explicit Families(std::string mount_point) : mount_{"mount", std::move(mount_point)} {}
 
-    // What follows belongs to it.
+    // Begins a family, to which the samples that follow belong.
     void begin(MetricType type, const char* name, const char* help) {
         families_.push_back({std::string("ckptfs_") + name, help, type, {}});
     }

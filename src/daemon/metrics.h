@@ -40,7 +40,7 @@ struct MountFigures {
 // Pure.
 [[nodiscard]] std::string metrics_text(const MountFigures& figures);
 
-// The same, for metrics_server.cc.
+// The metrics as families, for metrics_server.cc.
 [[nodiscard]] std::vector<prometheus::MetricFamily> metric_families(const MountFigures& figures);
 
 }  // namespace ckptfs

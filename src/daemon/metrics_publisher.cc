@@ -52,7 +52,7 @@ class MetricsPublisher::State {
 public:
     State(Places places, MetricsServer::Figures figures) : places_(std::move(places)), figures_(std::move(figures)) {}
 
-    // While one hangs, as on a dead file server, the next ones are skipped.
+    // While one write hangs, as on a dead file server, the next ones are skipped.
     void publish() {
         if (busy_.exchange(true)) {
             if (!told_of_delay_.exchange(true)) {
@@ -80,7 +80,7 @@ public:
     }
 
 private:
-    // Serves, and returns what to write.
+    // Starts the server if it is missing, and returns the text for the file; nothing if there is no file.
     std::optional<std::string> look() {
         const MutexLock lock(mutex_);
         if (closed_) {
@@ -119,7 +119,7 @@ private:
 
     std::atomic<bool> busy_ = false;
     std::atomic<bool> told_of_delay_ = false;
-    // Of the thread that has set busy_.
+    // Used by the thread that has set busy_.
     std::string file_problem_;
 
     Mutex mutex_;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps the metrics of a mount where monitoring looks for them: on an address, in a file for the node exporter's
-// textfile collector, both or neither.
+// Publishes the metrics of a mount: over HTTP at an address, in a file for the node exporter's textfile collector, both
+// or neither.
 //
-// Where one of them cannot be had, that is logged and tried again: the daemon that had the port may just be ending.
+// If one of them fails, that is logged and tried again: the daemon that has the port may just be ending.
 // Threads: used by one thread; `figures` is called on any, one call at a time for the file.
 #pragma once
 
@@ -19,17 +19,18 @@ namespace ckptfs {
 
 class MetricsPublisher {
 public:
-    // The file is as old as this at most.
+    // How often the file is written.
     static constexpr Milliseconds kPeriod{10'000};
 
     struct Places {
-        // Of parse_address().
+        // As parse_address() returns it; empty for none.
         std::string address;
+        // Empty for none.
         std::string file;
     };
-    // Tasks of the executor may hang, and outlive it: it waits for none. The timer outlives it.
+    // Tasks on `executor` may hang and outlive the publisher, which waits for none. The timer outlives it.
     MetricsPublisher(Places places, Timer& timer, Executor& executor, MetricsServer::Figures figures);
-    // Nothing is called any more, and the file is removed: its values are stale.
+    // Calls nothing any more, and removes the file, because its values are stale.
     ~MetricsPublisher();
     MetricsPublisher(const MetricsPublisher&) = delete;
     MetricsPublisher& operator=(const MetricsPublisher&) = delete;

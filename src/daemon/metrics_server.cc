@@ -25,7 +25,7 @@ private:
     const MetricsServer::Figures figures_;
 };
 
-// One scrape at a time is what Prometheus asks for; the other is for a user's own request.
+// One for Prometheus, which scrapes one at a time; the other is for a user's own request.
 constexpr std::size_t kThreads = 2;
 
 class ExposedMetrics final : public MetricsServer {

@@ -17,7 +17,7 @@ class MetricsServer {
 public:
     using Figures = std::function<MountFigures()>;
 
-    // The address of parse_address(); port 0 for any.
+    // `address`: as parse_address() returns it; port 0 for any.
     static Result<std::unique_ptr<MetricsServer>> create(const std::string& address, Figures figures);
     virtual ~MetricsServer() = default;
     [[nodiscard]] virtual int port() const = 0;

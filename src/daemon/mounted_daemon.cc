@@ -24,7 +24,7 @@ std::string what_to_do(const MountEntry& mount, int errno_value) {
             return "; a daemon answers only root and the user who mounted it";
         case ECONNREFUSED:
         case ENOENT:
-            // It may also run in a container, whose sockets are its own.
+            // The daemon may also run in a container, which has its own sockets.
             return format(
                 "; if its program has ended, mount it again (not by mount -a), or remove it with "
                 "fusermount3 -u {}",

@@ -22,7 +22,8 @@ namespace {
 
 constexpr Milliseconds kProgressPeriod{250};
 constexpr Milliseconds kNever{-1};
-// For ending the uploads of what is given up, a request or two each. Systemd kills after 90 s what does not end.
+// For aborting the uploads of files that are given up, a request or two each. Systemd kills after 90 s what does not
+// end.
 constexpr Milliseconds kGiveUpFor{10'000};
 
 // A flag that can be polled. Shared with the filesystem's reply, which may come after the service has given up.
@@ -86,7 +87,7 @@ private:
     void drain(fs::FileSystem& fs, const Clock& clock, Milliseconds timeout, Outcome& outcome) {
         const SteadyTime deadline = clock.now() + timeout;
         fs.drain([drained = drained_](const Status& result) {
-            // Handed over, or given up: what was not done is named below.
+            // ECANCELED: handed over, or given up; what was not done is named below.
             if (!result && result.error().errno_value != ECANCELED) {
                 log_error(result.error().message);
             }
@@ -145,7 +146,7 @@ private:
         }
     }
 
-    // Whatever else happens meanwhile.
+    // The time until next_beat_, whatever else wakes the loop meanwhile.
     [[nodiscard]] Milliseconds until_next_beat(const Clock& clock) const {
         if (!events_.heartbeat) {
             return kNever;
@@ -161,7 +162,7 @@ private:
         }
     }
 
-    // Why the mount is to end, or nothing.
+    // Returns why the mount is to end; empty if it is not.
     std::string wait(const fs::FileSystem& fs, int event, Milliseconds time) {
         // poll(2) leaves out negative descriptors.
         std::array<pollfd, 3> events{pollfd{event, POLLIN, 0}, pollfd{signals_.get(), POLLIN, 0},
@@ -190,7 +191,7 @@ private:
     const std::shared_ptr<Event> given_up_;
     ControlServer* const control_;
     const Events events_;
-    // Only used by the thread that runs.
+    // Used only by the thread of run().
     SteadyTime next_beat_{};
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mount's life after it answers: serve until it is told to end, then wait for files that are being saved.
+// A mount's life after it answers: serves until it is to end, then waits for files that are being saved.
 //
 // It ends by SIGTERM or SIGINT, by SIGHUP where that says that its terminal is gone, by `ckptfs unmount`, or because
 // another process has unmounted it. In each case no file is opened for writing any more, and uploads get
@@ -21,13 +21,13 @@
 
 namespace ckptfs {
 
-// Of the signals that end a mount. Blocks them for this thread and those it starts later.
+// A signalfd(2) for the signals that end a mount. Blocks them for this thread and those it starts later.
 Result<FileDescriptor> take_over_signals();
 
 class Service {
 public:
     struct Outcome {
-        // What ended it, for the log.
+        // What ended the mount, for the log.
         std::string reason;
         // Keys of the files that are not saved.
         std::vector<std::string> lost;
@@ -37,23 +37,23 @@ public:
 
     // Called by run(), on its thread; each may be missing.
     struct Events {
-        // About this often, from the beginning to the end; with zero never.
+        // About how often `heartbeat` is called, from the beginning to the end. Not zero if `heartbeat` is set.
         Milliseconds heartbeat_period{0};
         std::function<void()> heartbeat;
-        // What `ckptfs status` is told, with its line's end.
+        // Returns the reply to `ckptfs status`, with its line feed.
         std::function<std::string(const fs::FileSystem&)> status;
-        // SIGHUP came. Whether the mount is to end; it is, where this is missing.
+        // Called for SIGHUP. Returns whether the mount is to end; if this is missing, it is.
         std::function<bool()> hung_up;
-        // What a disk has acknowledged and is not in the bucket.
+        // Returns what a disk has acknowledged and is not in the bucket, which is added to the progress.
         std::function<DrainProgress()> unsent;
-        // What is left is another mount's to do: it is not waited for.
+        // Whether another mount has taken over what is left, which is then not waited for.
         std::function<bool()> handed_over;
-        // Several times a second once the mount is to end.
+        // Called several times a second once the mount is to end.
         std::function<void(const DrainProgress&)> draining;
     };
 
     virtual ~Service() = default;
-    // `signals` of take_over_signals(). `control` may be null; it is told the progress and outlives the service.
+    // `signals`: of take_over_signals(). `control` may be null; it gets the progress and outlives the service.
     static Result<std::unique_ptr<Service>> create(FileDescriptor signals, ControlServer* control, Events events);
 
     // Returns when everything is saved or given up.

@@ -61,7 +61,7 @@ void ServiceManager::tell(const std::string& message) const {
     }
     const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + socket_.size());
     const FileDescriptor channel(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-    // It may be busy, and a message that is lost counts against us.
+    // The service manager may be busy, and a message that is lost counts against us.
     const timeval limit{kPatienceSeconds, 0};
     if (!channel || setsockopt(channel.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) != 0 ||
         sendto(channel.get(), message.data(), message.size(), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&address),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Messages to systemd, or to another supervisor: the protocol of sd_notify(3), one datagram each to $NOTIFY_SOCKET.
-// Does nothing where no process listens.
+// Does nothing if that is not set.
 //
 // Threads: all functions may be called from any thread.
 #pragma once
@@ -16,12 +16,13 @@ class ServiceManager {
 public:
     explicit ServiceManager(const Environment& environment);
 
-    // Of this process; zero where no watchdog waits for alive(). Calling it at half this period is enough.
+    // The watchdog's period for this process; zero if no watchdog waits for alive(). Calling that at half the period is
+    // enough.
     [[nodiscard]] Milliseconds watchdog() const { return watchdog_; }
 
     void ready(const std::string& status) const;
     void alive() const;
-    // Asks it to wait for at least `patience`.
+    // Asks the service manager to wait for at least `patience` from now.
     void stopping(const std::string& status, Milliseconds patience) const;
 
 private:

@@ -150,7 +150,7 @@ std::string json_of(const MountStatus& status) {
 
 Result<MountStatus> parse_status(std::string_view text) {
     const auto unknown = failure(EPROTO, "cannot parse the daemon's status; is it another version of ckptfs?");
-    // A fraction becomes a whole number by a conversion that is undefined for one that does not fit.
+    // The conversion of a fraction to a whole number is undefined if that does not fit.
     bool all_fit = true;
     const auto check = [&all_fit](int /*depth*/, Json::parse_event_t /*event*/, const Json& parsed) {
         constexpr double kLimit = std::numeric_limits<std::int32_t>::max();
@@ -175,7 +175,7 @@ Result<MountStatus> parse_status(std::string_view text) {
             each.at("failure").get_to(file.failure);
             status.files.push_back(std::move(file));
         }
-        // Daemons of earlier versions, which an upgrade leaves running, do not say this.
+        // Daemons of earlier versions, which an upgrade leaves running, do not report this.
         status.files_unwritten = json.value("files_unwritten", std::uint64_t{0});
         for (const Json& each : json.value("unwritten", Json::array())) {
             status.unwritten.push_back({each.at("key"), each.at("reason")});
@@ -193,7 +193,7 @@ Result<MountStatus> parse_status(std::string_view text) {
         json.at("files_unsaved").get_to(status.files_unsaved);
         json.at("files_failed").get_to(status.files_failed);
         json.at("files_held_back").get_to(status.files_held_back);
-        // Daemons of earlier versions do not say.
+        // Daemons of earlier versions do not report these.
         status.names_known = json.value("names_known", std::uint64_t{0});
         status.removals = json.value("removals", std::uint64_t{0});
         status.failures_untold = json.value("failures_untold", std::uint64_t{0});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a daemon answers to `ckptfs status`: a line of JSON. Pure.
+// A daemon's reply to `ckptfs status`: a line of JSON. Pure.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace ckptfs {
 
 [[nodiscard]] std::string json_of(const MountStatus& status);
 
-// EPROTO for what json_of() does not make.
+// EPROTO for text that json_of() does not make.
 [[nodiscard]] Result<MountStatus> parse_status(std::string_view json);
 
 }  // namespace ckptfs

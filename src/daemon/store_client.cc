@@ -79,7 +79,7 @@ Result<s3::Endpoint> StoreClient::endpoint(const StoreConfig& config) {
 }
 
 void StoreClient::stop() {
-    // Requests that wait for credentials would hold the store up.
+    // First, because requests that wait for credentials would hold up the store.
     credentials_->stop();
     store_->stop();
 }

@@ -24,23 +24,23 @@ namespace ckptfs {
 
 class StoreClient {
 public:
-    // The arguments outlive it. `observer`: notified of every attempt, too, where there is one.
+    // The arguments outlive the client. `observer`: also notified of every attempt; may be null.
     static Result<std::unique_ptr<StoreClient>> create(const StoreConfig& config, Timer& timer, Clock& clock,
                                                        Executor& executor, s3::AttemptObserver* observer = nullptr);
 
     [[nodiscard]] s3::S3Store& store() const { return *store_; }
-    // That all of them go over.
+    // The transport of all stores made here.
     [[nodiscard]] HttpTransport& transport() const { return *transport_; }
     // Where the stores of this configuration send their requests.
     [[nodiscard]] static Result<s3::Endpoint> endpoint(const StoreConfig& config);
-    // For a person: "the environment".
+    // Where the credentials come from, for a person: "the environment".
     [[nodiscard]] std::string credentials_source() const { return credentials_->source(); }
     // Another store over the same connections; must not outlive this one.
     [[nodiscard]] Result<std::unique_ptr<s3::S3Store>> make_store(const StoreConfig& config);
-    // Tells the store's time, once it has answered.
+    // The store's time, once the store has replied; until then this machine's.
     [[nodiscard]] Clock& clock() { return store_clock_; }
     [[nodiscard]] const Clock& clock() const { return store_clock_; }
-    // Of all stores made here.
+    // Statistics of all stores made here.
     [[nodiscard]] std::vector<s3::OperationStatistics> operations() const { return statistics_.operations(); }
     // Ends what is under way with ECANCELED, and waits for it; must not be called from a callback.
     void stop();

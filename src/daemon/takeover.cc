@@ -27,12 +27,13 @@
 namespace ckptfs {
 namespace {
 
-// A dead connection is answered by the kernel, at once.
+// For a dead connection the kernel replies at once.
 constexpr int kAnswerMilliseconds = 3000;
-// For another one that takes the same place back: the checks before a mount take so long at most.
+// The longest wait for another process that mounts at the same place: its checks before that take no longer.
 constexpr Milliseconds kWaitForTurn{30'000};
 constexpr Milliseconds kTryAgain{20};
-// One per daemon that died without its mount being detached; more were made by other programs.
+// Dead mounts at one place: one per daemon that died without its mount being detached; more were made by other
+// programs.
 constexpr int kMostLayers = 8;
 
 // Requests that waited for the daemon when it died get ECONNABORTED.
@@ -50,7 +51,7 @@ bool answers_not_connected(const std::string& mount_point) {
     FileDescriptor writer(ends[1]);
     const pid_t child = fork();
     if (child == 0) {
-        // It may hang for as long as the daemon does: no other process may have to wait for what it holds open.
+        // This child may hang for as long as the daemon does: no other process may have to wait for what it holds open.
         close_all_but(writer.get(), 0);
         struct statfs status {};
         const char dead = statfs(mount_point.c_str(), &status) != 0 && is_told_by_a_dead_mount(errno) ? 1 : 0;
@@ -62,13 +63,13 @@ bool answers_not_connected(const std::string& mount_point) {
     const bool answered = child > 0 && poll(&answer, 1, kAnswerMilliseconds) == 1 && read(reader.get(), &dead, 1) == 1;
     if (child > 0) {
         kill(child, SIGKILL);
-        // One that hangs in the kernel goes when the mount's daemon answers.
+        // A child that hangs in the kernel ends when the mount's daemon answers.
         waitpid(child, nullptr, answered ? 0 : WNOHANG);
     }
     return answered && dead == 1;
 }
 
-// Processes that have files open in it, or work in it, must not keep it in the tree.
+// MNT_DETACH: processes that have files open in the mount, or work in it, must not keep it in the tree.
 Status detach(const std::string& mount_point) {
     if (umount2(mount_point.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0) {
         return {};
@@ -77,7 +78,7 @@ Status detach(const std::string& mount_point) {
         return failure(errno,
                        format("cannot detach the dead mount at {}: {}", escaped(mount_point), std::strerror(errno)));
     }
-    // Without root.
+    // Without root, fusermount3 does it.
     std::string words[] = {"fusermount3", "-u", "-z", "--", mount_point};
     char* arguments[] = {words[0].data(), words[1].data(), words[2].data(), words[3].data(), words[4].data(), nullptr};
     pid_t child = 0;
@@ -90,7 +91,7 @@ Status detach(const std::string& mount_point) {
     return {};
 }
 
-// False where the lock was removed by its holder after it was opened here.
+// False if the lock's file was removed by its holder after it was opened here.
 bool leads_to(const std::string& path, const FileDescriptor& file) {
     struct stat opened {};
     struct stat there {};
@@ -180,7 +181,7 @@ Result<bool> take_back(const std::string& mount_point, const std::string& source
         }
         const auto table = system.mount_table();
         const auto dead = table ? mount_at(*table, mount_point) : std::nullopt;
-        // No path led to them any more.
+        // The mounts inside were unreachable before: no path led through the dead mount.
         if (const std::string inside = dead ? mounts_inside(*table, *dead) : ""; !inside.empty()) {
             log_warning(
                 format("detaching the dead mount at {} hides the mounts below it: {}", escaped(mount_point), inside));

@@ -22,8 +22,8 @@
 
 namespace ckptfs {
 
-// The right to mount at a place. Its file goes when the lock does, and only then: a waiter checks whether its
-// name still leads to the file that it locked.
+// The right to mount at a place. Its file is removed when the lock is released, and only then: a waiter checks whether
+// the name still leads to the file that it has locked.
 class PlaceLock {
 public:
     PlaceLock() = default;
@@ -37,23 +37,24 @@ private:
     std::string path_;
 };
 
-// What it needs from the system.
+// What a takeover needs from the system.
 struct TakeoverSystem {
     std::function<Result<std::vector<MountEntry>>()> mount_table;
-    // True only if it is certain: a missing answer proves nothing.
+    // True only if it is certain: a missing reply proves nothing.
     std::function<bool(const std::string& mount_point)> is_dead;
     std::function<Status(const std::string& mount_point)> detach;
-    // Waits its turn, because checking a mount point and then mounting there must not overlap with another process.
+    // Waits for its turn, because checking a mount point and then mounting there must not overlap with another process.
     std::function<Result<PlaceLock>(const std::string& mount_point)> lock;
 };
 [[nodiscard]] TakeoverSystem takeover_system(std::function<Result<std::string>()> lock_directory);
 
-// Whether there is a dead mount at `mount_point` (resolved) that is ours to take back; an error where it is dead and
-// not ours.
+// Whether there is a dead mount at `mount_point` (resolved) that is ours to take back; an error if it is dead and not
+// ours.
 Result<bool> is_ours_to_take_back(const std::string& mount_point, const std::string& source, uid_t self,
                                   const TakeoverSystem& system);
 
-// Detaches it, and says whether there was one. A live mount is left alone. The caller holds the lock.
+// Detaches dead mounts that are ours to take back, and returns whether there was one. A live mount is left alone. The
+// caller holds the lock.
 Result<bool> take_back(const std::string& mount_point, const std::string& source, uid_t self,
                        const TakeoverSystem& system);
 

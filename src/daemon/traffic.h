@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast bytes move now: totals that only grow, looked at every second, of which the last few are kept. Pure.
-// Threads: used by one at a time.
+// How fast bytes move now: totals that only grow are sampled every second, and the last few samples are kept. Pure.
+// Threads: used by one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@ namespace ckptfs {
 
 // Bytes, or bytes a second.
 struct Traffic {
-    // By programs.
+    // Written and read by programs.
     std::uint64_t written = 0;
     std::uint64_t read = 0;
-    // To and from the store, with everything that is not a file's bytes.
+    // Sent to the store and received from it, with everything that is not a file's bytes.
     std::uint64_t sent = 0;
     std::uint64_t received = 0;
 
@@ -25,11 +25,11 @@ struct Traffic {
 class TrafficMeter {
 public:
     static constexpr Milliseconds kPeriod{1'000};
-    // Smooth enough to be read, short enough to be now.
+    // Enough for a smooth rate, few enough for a current one.
     static constexpr std::size_t kSamples = 6;
 
     void add(SteadyTime now, const Traffic& totals);
-    // A second, from the oldest sample kept to the newest; zero before the second one.
+    // Bytes a second from the oldest sample kept to the newest; zero before the second sample.
     [[nodiscard]] Traffic rates() const;
 
 private:

@@ -27,15 +27,15 @@
 namespace ckptfs {
 namespace {
 
-// Of one source on one machine.
+// Mounts of one source on one machine.
 constexpr int kMostMounts = 1'000;
 // A mount that umount(8) has ended says within this time that it is about to end.
 constexpr std::chrono::milliseconds kSaysSo{500};
-// It sends nothing more then, and cancels what is under way.
+// Longest wait for a mount that is about to end: it sends nothing more, and cancels what is under way.
 constexpr std::chrono::seconds kHandOver{60};
 constexpr std::chrono::milliseconds kLockPause{10};
 
-// None where another has it. One that was removed meanwhile belongs to no mount.
+// Empty if another mount has the lock, or its file was removed meanwhile.
 FileDescriptor lock_of(const std::string& directory) {
     FileDescriptor file(::open((directory + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
     struct stat status {};
@@ -49,7 +49,7 @@ bool is_there(const std::string& path) {
     return std::filesystem::exists(path, problem);
 }
 
-// By files beside the lock, as the mount that has it may be in another container.
+// Mounts signal each other by files beside the lock, because the mount that has it may be in another container.
 std::string ending_of(const std::string& directory) {
     return directory + "/ending";
 }
@@ -65,13 +65,14 @@ FileDescriptor make_file(const std::string& path) {
     return file;
 }
 
-// For as long as it is locked: a mount that is killed while it waits wants nothing.
+// True while a waiter has the file locked: a mount that is killed while it waits wants nothing.
 bool is_wanted(const std::string& directory) {
     const FileDescriptor wanted(::open(wanted_of(directory).c_str(), O_RDONLY | O_CLOEXEC));
     return wanted && ::flock(wanted.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
-// Of a directory that another mount has: once that has ended, if it is about to. `until`: when it would have said so.
+// The lock of the directory; if another mount that is about to end has it, once that has ended. `until`: when it would
+// have said so.
 FileDescriptor lock_of_ending(const std::string& directory, std::chrono::steady_clock::time_point until) {
     FileDescriptor lock;
     while (!(lock = lock_of(directory)) && !is_there(ending_of(directory))) {
@@ -86,9 +87,9 @@ FileDescriptor lock_of_ending(const std::string& directory, std::chrono::steady_
         wanted = make_file(wanted_of(directory));
     }
     const auto deadline = std::chrono::steady_clock::now() + kHandOver;
-    // Without that word another mount has it by now, which takes it away.
+    // Once the file is gone another mount has the lock by now: that removes the file.
     while (!lock && is_there(ending_of(directory)) && std::chrono::steady_clock::now() < deadline) {
-        // Another may be waiting, too, or may be asked whether it does.
+        // Fails while another waiter has it, or the mount before checks it (is_wanted()); so it is tried each time.
         static_cast<void>(wanted && ::flock(wanted.get(), LOCK_EX | LOCK_NB));
         std::this_thread::sleep_for(kLockPause);
         lock = lock_of(directory);
@@ -99,7 +100,7 @@ FileDescriptor lock_of_ending(const std::string& directory, std::chrono::steady_
     return lock;
 }
 
-// Changes that no mount has sent, or what one had begun.
+// Whether there are changes that no mount has sent, or the journal of one.
 bool has_left(const std::string& directory) {
     std::error_code problem;
     for (std::filesystem::directory_iterator each(directory, problem), end; !problem && each != end;
@@ -116,7 +117,7 @@ bool has_left(const std::string& directory) {
 Result<std::unique_ptr<WritebackStore>> UnsentDisks::open_store(const Environment& environment,
                                                                 const std::string& directory, const UnsentDisks& all,
                                                                 bool is_own) {
-    // Told once it is open.
+    // Set once the store is open.
     const auto id = std::make_shared<std::string>();
     WritebackEnvironment own = environment.common;
     own.directory = directory;
@@ -151,7 +152,7 @@ Result<std::vector<UnsentPlace>> lock_unsent_places(const std::string& cache_dir
     for (int number = 0; number < kMostMounts; ++number) {
         const std::string directory = format("{}-{}", name, number);
         if (!is_there(directory) && !places.empty()) {
-            // They are made in this order, and stay.
+            // The directories are made in this order, and stay.
             break;
         }
         if (Status made = make_private_directory(directory); !made) {
@@ -166,8 +167,8 @@ Result<std::vector<UnsentPlace>> lock_unsent_places(const std::string& cache_dir
             places.push_back({directory, std::make_shared<const FileDescriptor>(std::move(lock))});
         }
     }
-    // A power cut takes what is acknowledged there if it takes a name on the way to it. The directory above the cache
-    // was there before in most cases, and may be one that this user cannot read.
+    // A power cut loses what is acknowledged there if it loses a name on the path to it. The directory above the cache
+    // existed before in most cases, and may be one that this user cannot read: its flush may fail.
     std::error_code problem;
     static_cast<void>(flush_directory(std::filesystem::canonical(cache_dir, problem).parent_path().string()));
     for (const std::string& each : {top, cache_dir}) {
@@ -201,7 +202,7 @@ Result<std::unique_ptr<UnsentDisks>> UnsentDisks::open(const Environment& enviro
     return disks;
 }
 
-// An earlier version that was left elsewhere is not to come after one of this mount's.
+// Sends this mount's own changes last: an earlier version that was left elsewhere must not come after one of them.
 void UnsentDisks::start() const {
     const auto left_to_send = std::make_shared<std::atomic<std::size_t>>(disks_.size());
     const auto send_own = std::make_shared<std::function<void()>>();
@@ -239,7 +240,7 @@ void UnsentDisks::withdraw_left() const {
 
 void UnsentDisks::tell_of_end() const {
     for (const Disk& disk : disks_) {
-        // Asked of the mount before this one.
+        // This mount's request to the mount before it.
         ::unlink(wanted_of(disk.place.directory).c_str());
         make_file(ending_of(disk.place.directory));
     }

@@ -23,19 +23,19 @@
 
 namespace ckptfs {
 
-// One of these directories, as long as it is locked.
+// A directory CACHE-DIR/unsent/HASH-N/ that is locked.
 struct UnsentPlace {
     std::string directory;
-    // Until the last copy is gone.
+    // Held until the last copy is gone.
     std::shared_ptr<const FileDescriptor> lock;
 };
-// The first is for this mount; the others have something that was left. Waits for those of mounts that are about to
-// end. `source`: "https://HOST/BUCKET/PREFIX"
+// Locks the places of a source: the first is for this mount, the others hold something that was left. Waits for places
+// of mounts that are about to end. `source`: "https://HOST/BUCKET/PREFIX"
 Result<std::vector<UnsentPlace>> lock_unsent_places(const std::string& cache_dir, const std::string& source);
 
 class UnsentDisks {
 public:
-    // `common`: without directory, and without what the rest makes of the disk's ID.
+    // `common`: without the directory, and without the callbacks that the other members provide with the disk's ID.
     struct Environment {
         WritebackEnvironment common;
         std::function<void(const std::string& key, const std::string& disk, StoreDone<std::vector<std::uint64_t>> done)>
@@ -45,39 +45,41 @@ public:
     };
     static Result<std::unique_ptr<UnsentDisks>> open(const Environment& environment, std::vector<UnsentPlace> places);
 
-    // That acknowledges.
+    // The store of this mount's own place, which acknowledges.
     [[nodiscard]] WritebackStore& store() const { return *disks_.front().store; }
-    // As it sees the bucket, with changes that are made there.
+    // The bucket as store() sees it, with changes that are made there at once.
     [[nodiscard]] ObjectStore& bucket() const { return *through_; }
     [[nodiscard]] const std::string& id() const { return store().unsent().id(); }
-    // Begins to send, first what was left by mounts whose disk this one does not use.
+    // Begins to send: first what was left on the other places, then what is on this mount's own.
     void start() const;
-    // Others know of what the last mount of this disk was writing.
+    // Withdraws the announcements of earlier mounts: other mounts know of the files that those were writing.
     void withdraw_left() const;
-    // The mount is gone, or about to be: the next one may ask for what is left, and waits for the end of this one.
+    // Notes on the disk that this mount is gone, or about to be: the next mount may ask for what is left, and waits for
+    // the end of this one.
     void tell_of_end() const;
-    // By a mount that waits for it.
+    // Whether another mount waits for one of these places.
     [[nodiscard]] bool are_wanted() const;
-    // Begins to send nothing more, and answers all that waits for that.
+    // Begins to send nothing more, and ends all waits with ECANCELED.
     void pause() const;
-    // Sends nothing more, and waits for what is under way, which ends with the store.
+    // Sends nothing more, and waits for what is under way, which ends when the store stops.
     void stop() const;
-    // As UnsentChanges.
+    // when_sent() and withdraw() are those of UnsentChanges, for all places.
     void when_sent(const std::function<void(Status)>& sent) const;
     void withdraw(const std::function<void()>& done) const;
-    // Of the disk in this directory alone; with a failure where that could not be opened.
+    // As when_sent(), for the place in this directory alone; ENOENT if that could not be opened.
     void when_sent_from(const std::string& directory, const std::function<void(Status)>& sent) const;
-    // As UnsentChanges, of whichever knows.
+    // acknowledged_at() and write_id() are those of UnsentChanges, from the first place that knows.
     [[nodiscard]] std::optional<WallTime> acknowledged_at(const ObjectInfo& object) const;
     [[nodiscard]] std::string write_id(const std::string& key) const;
-    // Of what cannot be sent on the others this is the way out. Nothing before the end of start(): what is told of then
-    // was left, and may be older.
+    // This mount has acknowledged a change of `key`: a change of it that cannot be sent from another place may be given
+    // up. Does nothing before the end of start(): what is acknowledged then was left, and may be older.
     void acknowledged_here(const std::string& key) const;
-    // Of all: the numbers of changes are this mount's.
+    // The status of all places; the numbers of the last changes are those of this mount's own place.
     [[nodiscard]] UnsentStatus status() const;
-    // In bytes.
+    // Limit of what may be unsent, in bytes.
     [[nodiscard]] std::uint64_t limit() const { return limit_; }
-    // For people, at the end: what is not in the bucket and not for the next mount to send; empty where all is.
+    // For a person, at the end: what is neither in the bucket nor for the next mount to send; empty if there is
+    // nothing.
     [[nodiscard]] std::string left(bool is_handed_over) const;
 
 private:
@@ -85,13 +87,13 @@ private:
         UnsentPlace place;
         std::unique_ptr<WritebackStore> store;
     };
-    // Not for what cannot be sent: it may wait for what the first has.
+    // Calls `tried` once all is sent or cannot be: that may wait for what the first place has.
     static void when_tried(UnsentChanges& unsent, const std::function<void()>& tried);
-    // `is_own`: it acknowledges; the others have been left. `all` outlives it.
+    // `is_own`: this store acknowledges; the others have been left. `all` outlives it.
     static Result<std::unique_ptr<WritebackStore>> open_store(const Environment& environment,
                                                               const std::string& directory, const UnsentDisks& all,
                                                               bool is_own);
-    // Of all that is unsent on places that are not this mount's own.
+    // Keys of all that is unsent on places that are not this mount's own.
     [[nodiscard]] UnsentChanges::Keys keys_elsewhere() const;
     [[nodiscard]] bool is_way_out_elsewhere(const std::string& key) const;
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which kept files hold what was kept, as far as this mount has seen: their bytes were compared with what they hash to,
-// or written by it, since it began.
+// Which kept files this mount has checked since it began: all of their bytes were compared with their hashes.
 //
 // Threads: all functions may be called from any thread. data_state() asks the file system.
 #pragma once
@@ -15,26 +14,27 @@
 
 namespace ckptfs {
 
-// What changes with every change of a file's bytes, and where another one takes its place.
+// Differs after any change of a file's bytes, and if another file takes its place.
 struct DataState {
     std::uint64_t inode = 0;
     std::uint64_t size = 0;
-    // In nanoseconds.
+    // Time of the last modification, in nanoseconds.
     std::int64_t modified = 0;
 
     friend bool operator==(const DataState&, const DataState&) = default;
 };
 
+// The state of an open file; empty if the file system does not tell.
 [[nodiscard]] std::optional<DataState> data_state(int file);
 
 class CheckedFiles {
 public:
-    // Those that were noted first go, and are checked again.
+    // Beyond this, the files noted first are forgotten, and are checked again.
     static constexpr std::size_t kMost = 65536;
 
     void note(const std::string& name, const DataState& state);
     void forget(const std::string& name);
-    // As it was then.
+    // The file's state when it was checked; empty if it was not.
     [[nodiscard]] std::optional<DataState> find(const std::string& name) const;
 
 private:

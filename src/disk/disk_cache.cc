@@ -23,21 +23,22 @@ namespace {
 
 // Enough to have an NVMe disk read ahead, and few enough to leave the processors to the job.
 constexpr int kReaders = 8;
-// In the order in which it was kept.
+// One, so that writes keep their order.
 constexpr int kWriters = 1;
 constexpr int kCheckers = 1;
-// Of the memory that is free: what is checked is in the page cache then, for the job.
+// Divisor of the free memory: so much is checked at first, and is in the page cache then, for the job.
 constexpr std::uint64_t kCheckedShare = 4;
-// It looks at this after each MiB; on a disk that hangs the file stays.
+// A check looks after each MiB whether it must end; on a disk that hangs the file stays.
 constexpr std::chrono::seconds kCheckEndsWithin{1};
-// What waits for the writer without data: names of files that are in the bucket, and renames.
+// Tasks without data that may wait for the writer: naming of files that are in the bucket, and renames.
 constexpr int kMostWaitingBehind = 4096;
-// Files that wait to be checked: those of one checkpoint.
+// Files that may wait to be checked: those of one checkpoint.
 constexpr std::size_t kMostToCheck = 4096;
-// Of the size: mounts that share the directory go beyond it by as much, each.
+// Divisor of the size: the directory is scanned after so many bytes are written. Each mount that shares the directory
+// may exceed the size by as much.
 constexpr std::uint64_t kLooksPerSize = 64;
 
-// Of all descriptors that this process may have, those of files that are in use may take a quarter.
+// Files in use may take a quarter of the descriptors that this process may have, two each.
 std::size_t most_files_in_use() {
     constexpr std::size_t kShare = 8;
     rlimit files{};
@@ -72,7 +73,7 @@ DiskCache::DiskCache(DiskCacheConfig config, const Clock& clock, Timer& timer)
       writes_(kWriters, timer),
       checks_(kCheckers, timer) {
     note_what_is_there();
-    // It may have been larger.
+    // The limit may have been larger before.
     post_write([this] { make_room_now(config_.size); });
 }
 
@@ -82,7 +83,7 @@ DiskCache::~DiskCache() {
 
 bool DiskCache::stop() {
     is_ending_ = true;
-    // What hangs has been waited for already.
+    // A disk that hangs has been waited for already.
     const auto stopped = [this](DiskThreads& threads) {
         return threads.stop(threads.hangs() ? Milliseconds(0) : config_.answers_within);
     };
@@ -124,7 +125,7 @@ void DiskCache::check(std::shared_ptr<KeptFileOnDisk> file) {
         is_checked_now_ = file->name();
     }
     file->check();
-    // Others may have it, and not be reading.
+    // Others may have the file, and not be reading.
     file->close_if_idle();
     file.reset();
     {
@@ -155,7 +156,7 @@ void DiskCache::check_later(std::shared_ptr<KeptFileOnDisk> file) {
     if (!checks_files_ || is_ending_) {
         return;
     }
-    // It may become that of another version meanwhile.
+    // The file may become that of another version meanwhile.
     std::string name = file->name();
     {
         const MutexLock lock(mutex_);
@@ -245,7 +246,7 @@ std::uint64_t DiskCache::bytes_kept_now(const ObjectInfo& object) {
     return bytes;
 }
 
-// Behind what is still to be written of it.
+// On the writing thread, after what is still to be written of the object.
 void DiskCache::drop(const ObjectInfo& object, std::function<void(bool)> done) {
     if (config_.dropped) {
         config_.dropped(object.key);
@@ -343,7 +344,7 @@ void DiskCache::failed(const char* action, const std::string& path, int errno_va
         }
     }
     if (is_full && bytes_held_.load() <= config_.size) {
-        // Others have filled the disk.
+        // Other programs have filled the disk.
         post_write([this] { make_room_now(bytes_held_.load() / 8 * 7); });
     }
     log_warning(format("--cache-dir {} {} for now: {}", escaped(config_.directory),
@@ -351,7 +352,7 @@ void DiskCache::failed(const char* action, const std::string& path, int errno_va
 }
 
 void DiskCache::has_opened(std::weak_ptr<KeptFileOnDisk> file) {
-    // What is let go is closed without the mutex.
+    // The files that are to be closed are closed without the mutex.
     std::vector<std::shared_ptr<KeptFileOnDisk>> opened;
     std::vector<std::shared_ptr<KeptFileOnDisk>> closes;
     {
@@ -386,7 +387,7 @@ void DiskCache::found_damage(const std::string& path) {
 void DiskCache::count_written(std::uint64_t bytes) {
     bytes_written_.fetch_add(bytes, std::memory_order_relaxed);
     if (is_too_large_) {
-        // Still, as far as is known: that is told once.
+        // The files still exceed the limit, as far as is known: that is logged once.
         return;
     }
     const MutexLock lock(mutex_);
@@ -408,7 +409,7 @@ void DiskCache::note_what_is_there() {
     }
 }
 
-// What is open only because it has been read is removed as well.
+// Files that are open only because they have been read may be removed, too.
 void DiskCache::close_idle() {
     std::deque<std::weak_ptr<KeptFileOnDisk>> open;
     {
@@ -431,7 +432,7 @@ void DiskCache::make_room_now(std::uint64_t size) {
     note_what_is_there();
     is_too_large_ = held > config_.size;
     if (is_too_large_) {
-        // All of it is in use. What is written once this is tried again looks at once.
+        // All files are in use. The first write after the pause scans again.
         unlooked_.store(look_after_);
         failed("make room in", config_.directory, ENOSPC);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is kept of objects that are renamed, or sent to the bucket, and who uses it meanwhile.
+// Renames what is kept of objects that are renamed or sent to the bucket, and moves its users.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -13,7 +13,7 @@ void DiskCache::renamed(const ObjectInfo& object, const ObjectInfo& copy) {
     rename_later(in_bucket(object), in_bucket(copy));
 }
 
-// Behind what was written of it before: one thread writes.
+// After what was written of the object before: one thread writes.
 void DiskCache::rename_later(const ObjectInfo& object, const ObjectInfo& copy) {
     for (const bool is_encoded : {false, true}) {
         const auto from = kept_version(config_.store, object, is_encoded);
@@ -71,7 +71,7 @@ void DiskCache::rename_now(const std::vector<RenamedObject>& objects) {
             }
         }
     }
-    // Of which nothing is kept yet.
+    // Users of files of which nothing is kept yet.
     for (const auto& [begin, object] : by_name) {
         for (const std::shared_ptr<KeptFileOnDisk>& user : users_of(begin)) {
             if (const auto rename = kept_rename(config_.store, user->header(), *object)) {

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::string_view kData = ".data";
 constexpr std::string_view kIndex = ".index";
-// POSIX: st_blocks counts blocks of so many bytes, on Linux.
+// Linux: the unit of st_blocks, in bytes.
 constexpr std::uint64_t kStatBlock = 512;
 
 struct CloseDirectory {
@@ -32,7 +32,7 @@ WallTime time_of(const timespec& time) {
                                                                    std::chrono::nanoseconds(time.tv_nsec)));
 }
 
-// It may have been removed, and made anew by who uses it, before it was locked.
+// Whether the path still names the file, which may have been removed and created again before it was locked.
 bool has_name(int file, const std::string& path) {
     struct stat opened {};
     struct stat named {};
@@ -121,7 +121,7 @@ bool remove_kept(const std::string& directory, const std::string& name) {
     if (!file || flock(file.get(), LOCK_EX | LOCK_NB) != 0 || !has_name(file.get(), index)) {
         return false;
     }
-    // The data first: what is left of it without an index would never be found again.
+    // The data first: data without an index would never be found again.
     const int removed = ::unlink(data_path(directory, name).c_str());
     return (removed == 0 || errno == ENOENT) && ::unlink(index.c_str()) == 0;
 }

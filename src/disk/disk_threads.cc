@@ -14,27 +14,27 @@ namespace ckptfs {
 class DiskThreads::State {
 public:
     void run() EXCLUDES(mutex_);
-    // False where the disk hangs, after stop().
+    // False if the disk hangs, after stop().
     [[nodiscard]] bool post(std::function<void()> task) EXCLUDES(mutex_);
     [[nodiscard]] bool stop(Milliseconds patience) EXCLUDES(mutex_);
     void thread_begins() {
         const MutexLock lock(mutex_);
         ++threads_;
     }
-    // What a task is given up by; until it has been answered.
+    // Takes what gives up a task, until answered() is called with the number that is returned.
     std::uint64_t awaits(std::function<void()> give_up) EXCLUDES(mutex_);
     void answered(std::uint64_t number) EXCLUDES(mutex_);
 
-    // Below 0 for the moment in which one comes back as it is given up.
+    // Tasks that were late and have not come back. Below 0 for a moment if one comes back as it is given up.
     std::atomic<int> hanging{0};
 
 private:
     Mutex mutex_;
     Condition posted_;
-    // While it is being stopped.
+    // Notified while the threads are being stopped.
     Condition came_back_;
     std::deque<std::function<void()>> tasks_ GUARDED_BY(mutex_);
-    // What they hold may need the disk to be let go of: the thread that hangs keeps it.
+    // Tasks that do not run any more. To free what they hold may need the disk: the thread that hangs keeps them.
     std::deque<std::function<void()>> abandoned_ GUARDED_BY(mutex_);
     std::map<std::uint64_t, std::function<void()>> unanswered_ GUARDED_BY(mutex_);
     std::uint64_t last_number_ GUARDED_BY(mutex_) = 0;
@@ -65,7 +65,8 @@ void DiskThreads::State::run() {
     }
     --threads_;
     came_back_.notify_all();
-    // They hold this state, and what they hold needs a disk that answers: the last thread to come back has one.
+    // The abandoned tasks hold this state, and freeing them needs a disk that responds: the last thread to come back
+    // has one.
     const std::deque<std::function<void()>> abandoned =
         threads_ == 0 ? std::exchange(abandoned_, {}) : decltype(abandoned_)();
     lock.unlock();
@@ -94,7 +95,7 @@ bool DiskThreads::State::stop(Milliseconds patience) {
     std::map<std::uint64_t, std::function<void()>> unanswered;
     MutexLock lock(mutex_);
     if (is_given_up_) {
-        // Once: what was abandoned stays so.
+        // Only once: abandoned tasks stay so.
         return threads_ == 0;
     }
     is_stopping_ = true;
@@ -104,11 +105,11 @@ bool DiskThreads::State::stop(Milliseconds patience) {
         const auto goes_on = [&]() REQUIRES(mutex_) { return threads_ == 0 || ended_ != before; };
         if (!came_back_.wait_for(lock, patience, goes_on)) {
             is_given_up_ = true;
-            // Those that come back find nothing more to do.
+            // Threads that come back find nothing more to do.
             abandoned_.swap(tasks_);
             unanswered.swap(unanswered_);
             lock.unlock();
-            // While what they use still exists.
+            // Called while what they use still exists.
             for (const auto& [number, give_up] : unanswered) {
                 give_up();
             }
@@ -160,7 +161,7 @@ void DiskThreads::within(Milliseconds limit, std::function<Deliver()> work, std:
     const Timer::Id timeout = timer_.after(limit, give_up);
     const bool is_posted =
         state_->post([state = state_, &timer = timer_, timeout, number, is_answered, work = std::move(work)] {
-            // It may have waited for too long.
+            // Does not begin if it has waited for too long.
             const Deliver deliver = is_answered->load() ? nullptr : work();
             if (is_answered->exchange(true)) {
                 --state->hanging;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads for a disk that may hang: none of their callers waits for it longer than it wants to.
+// Threads for a disk that may hang: no caller waits for it longer than it wants to.
 //
-// Ownership: tasks that hang outlive the object: they keep what they hold, and must not use what ends with its owner
-// (stop() says whether there are any). `timer` outlives it.
+// Ownership: tasks that hang outlive the object. They keep what they hold, and must not use what ends with its owner
+// (stop() says whether there are any). `timer` outlives the object.
 // Threads: all functions may be called from any thread; only stop() waits.
 #pragma once
 
@@ -24,15 +24,16 @@ public:
     DiskThreads(const DiskThreads&) = delete;
     DiskThreads& operator=(const DiskThreads&) = delete;
 
-    // In the order in which they come. After stop() it runs here, or never, where the disk hangs: then it is kept, with
-    // what it holds, until the disk comes back.
+    // Runs tasks in the order of the calls. After stop() the task runs in this call; if the disk hangs, it never runs,
+    // and is kept with what it holds until the disk comes back.
     void post(std::function<void()> task);
-    // What `work` returns is called behind it, on its thread, if it comes in time; else `late` is, on any thread. One
-    // of the two is called, once. After stop() it runs here, or is late where the disk hangs.
+    // The function that `work` returns is called after it, on the same thread, if `work` returns in time; otherwise
+    // `late` is, on any thread. One of the two is called, once. After stop() `work` runs in this call; if the disk
+    // hangs, it is late.
     void within(Milliseconds limit, std::function<Deliver()> work, std::function<void()> late);
-    // A task was late, and has not come back.
+    // Whether a task was late and has not come back.
     [[nodiscard]] bool hangs() const;
-    // Runs what was posted, unless none of it comes back for as long as `patience`: false then.
+    // Runs what was posted. False if no task comes back for as long as `patience`.
     [[nodiscard]] bool stop(Milliseconds patience);
 
 private:

@@ -17,7 +17,7 @@
 
 namespace ckptfs {
 
-// To give back what it takes can last.
+// Closes the file on the writing thread, as freeing its blocks may take long.
 FileBeingKeptOnDisk::~FileBeingKeptOnDisk() {
     owner_.takes_room(0, -taken_.load());
     if (file_) {
@@ -36,7 +36,7 @@ void FileBeingKeptOnDisk::add(std::uint64_t frame, Payload bytes) {
     const bool is_queued =
         !owner_.is_full() && owner_.write_later([self = shared_from_this(), frame, number, bytes = std::move(bytes)] {
             self->write(frame, number, bytes);
-            // At once, before a rename that waits behind it.
+            // At once, as a rename may wait behind this write.
             if (self->was_the_last()) {
                 self->give_name();
             }
@@ -84,7 +84,7 @@ int FileBeingKeptOnDisk::file() {
             return file_.get();
         }
     }
-    // Without the mutex, which those that write the file itself take.
+    // Without the mutex, which add() takes.
     FileDescriptor made(::open(owner_.directory().c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR));
     // Not every file system has files without a name.
     if (!made && errno != EOPNOTSUPP && errno != EISDIR) {
@@ -127,7 +127,7 @@ void FileBeingKeptOnDisk::write(std::uint64_t frame, std::uint64_t number, const
     }
 }
 
-// Those that are whole in a file of this size.
+// Hashes of the written frames that are whole in a file of this size, by frame.
 std::map<std::uint64_t, std::uint64_t> FileBeingKeptOnDisk::hashes_of(std::uint64_t size) const {
     std::map<std::uint64_t, std::uint64_t> hashes;
     const MutexLock lock(mutex_);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The frames of a version that is being written, in a file without a name, which gets the version's once it is known.
+// Keeps the frames of a version that is being written in a file without a name, which gets the version's once that is
+// known.
 //
 // Ownership: shared; a frame that waits to be written holds it. The owner outlives it.
-// Threads: all functions may be called from any thread, and return at once; the rest runs where the owner writes.
+// Threads: all functions may be called from any thread, and return at once; the rest runs on the owner's writing
+// thread.
 #pragma once
 
 #include <atomic>
@@ -21,7 +23,8 @@ namespace ckptfs {
 
 class FileBeingKeptOnDisk final : public FileBeingKept, public std::enable_shared_from_this<FileBeingKeptOnDisk> {
 public:
-    // Which version it became, asked where the owner writes; null where versions of the object cannot be told apart.
+    // Which version the object became, asked on the owner's writing thread; empty if versions of the object cannot be
+    // distinguished.
     using NameVersion = std::function<std::optional<KeptVersion>(const ObjectInfo&, bool is_encoded)>;
 
     FileBeingKeptOnDisk(KeptFileOwner& owner, NameVersion name_version)
@@ -34,16 +37,17 @@ public:
 
 private:
     struct Frame {
-        // Which of those added is the frame's, and what it hashes to once it is written.
+        // Number of the last add() of the frame, and the hash of its bytes once they are written.
         std::uint64_t number = 0;
         std::uint64_t size = 0;
         std::optional<std::uint64_t> hash;
     };
 
     void write(std::uint64_t frame, std::uint64_t number, const Payload& bytes);
-    // The writer's; opens and names wait for the disk.
+    // The file without a name, opened if it is not open yet; -1 if that fails. Only for the writing thread, which waits
+    // for the disk.
     [[nodiscard]] int file();
-    // One that waited does not any more.
+    // Counts one frame less as waiting. Whether it was the last one of a finished version.
     [[nodiscard]] bool was_the_last();
     void give_name();
     [[nodiscard]] std::map<std::uint64_t, std::uint64_t> hashes_of(std::uint64_t size) const;
@@ -51,11 +55,11 @@ private:
     KeptFileOwner& owner_;
     const NameVersion name_version_;
 
-    // Bytes on the disk that no name leads to.
+    // Bytes on the disk of the file without a name.
     std::atomic<std::int64_t> taken_{0};
 
     mutable Mutex mutex_;
-    // Made with the first frame; -1 stays where it cannot be made.
+    // Opened for the first frame; -1 if that fails.
     FileDescriptor file_ GUARDED_BY(mutex_);
     std::map<std::uint64_t, Frame> frames_ GUARDED_BY(mutex_);
     std::uint64_t last_number_ GUARDED_BY(mutex_) = 0;
@@ -63,7 +67,7 @@ private:
     struct Finished {
         ObjectInfo object;
         bool is_encoded = false;
-        // Of the file.
+        // Size of the file.
         std::uint64_t size = 0;
     };
     std::optional<Finished> finished_ GUARDED_BY(mutex_);

@@ -34,7 +34,7 @@ std::uint64_t frames_of(std::uint64_t size) {
     return (size + kFrameSize - 1) / kFrameSize;
 }
 
-// ftruncate(2) to the size that it has is a change, too.
+// Not if the size stays: ftruncate(2) would change the modification time.
 bool make_size(int file, std::uint64_t size) {
     const std::optional<DataState> state = data_state(file);
     return (state && state->size == size) || ::ftruncate(file, static_cast<off_t>(size)) == 0;
@@ -69,7 +69,7 @@ bool KeptFileOnDisk::may_have(std::uint64_t frame) const {
     return state_ == State::kUnknown || records_.contains(frame);
 }
 
-// By way of the thread's own memory: what comes too late must not be written where something else may be by then.
+// Reads into the thread's own memory: a late read must not write to `target`, where something else may be by then.
 void KeptFileOnDisk::read(std::uint64_t frame, MutableByteSpan target, std::function<void(bool)> done) {
     owner_.read_in_time(
         [self = shared_from_this(), frame, target, done]() -> DiskThreads::Deliver {
@@ -100,7 +100,7 @@ bool KeptFileOnDisk::read_now(std::uint64_t frame, MutableByteSpan target) {
         return false;
     }
     const int error = read_all(files->data.get(), target, frame * kFrameSize);
-    // A power cut may have taken its end.
+    // A power cut may have taken the end of the file.
     const bool is_damaged = error == ENODATA || (error == 0 && xxh3_long(target) != *hash);
     if (error != 0 || is_damaged) {
         forget(*files, frame);
@@ -149,7 +149,7 @@ void KeptFileOnDisk::check() {
     if (files == nullptr || is_checked(*files)) {
         return;
     }
-    // Behind its last frame nothing hashes to anything, and the kernel would show it.
+    // Bytes behind the last frame have no hash, and the kernel would show them.
     if (!make_size(files->data.get(), size_)) {
         owner_.failed("cut", data_path(owner_.directory(), name), errno);
         return;
@@ -161,7 +161,7 @@ void KeptFileOnDisk::check() {
     std::vector<std::byte> bytes(kFrameSize);
     for (std::uint64_t offset = 0; offset < size_; offset += kFrameSize) {
         const std::uint64_t size = std::min<std::uint64_t>(kFrameSize, size_ - offset);
-        // What the kernel could not write it has only in memory, for as long as that lasts.
+        // Bytes that the kernel could not write exist only in memory, for as long as it keeps them.
         constexpr unsigned kWritten = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
         if (::sync_file_range(files->data.get(), static_cast<off_t>(offset), static_cast<off_t>(size), kWritten) != 0) {
             owner_.failed("write", data_path(owner_.directory(), name), errno);
@@ -222,7 +222,7 @@ void KeptFileOnDisk::write(std::uint64_t frame, ByteSpan bytes) {
     {
         const MutexLock lock(mutex_);
         being_written_.erase(frame);
-        // Else it has been closed meanwhile: what is opened next may be another file.
+        // Otherwise the file has been closed meanwhile: what is opened next may be another one.
         if (hash && files == files_) {
             records_.emplace(frame, *hash);
             is_the_last = records_.size() == frames_of(size_);
@@ -325,7 +325,7 @@ void KeptFileOnDisk::close() {
     }
 }
 
-// It was used for as long as it was open, not only when that was. Others may have used it later.
+// Sets the time of the last use, as that of the opening is older. Another process may have set a later one.
 void KeptFileOnDisk::tell_last_use(const Files& files) {
     constexpr std::int64_t kNanoseconds = 1'000'000'000;
     const std::int64_t used = last_used_.exchange(0);
@@ -346,7 +346,7 @@ void KeptFileOnDisk::note_use() {
 
 void KeptFileOnDisk::becomes(const KeptVersion& version) {
     const auto named = std::make_shared<const Named>(Named{version.file_name(), version.header(size_)});
-    // Locked until the other name is.
+    // Holds the lock of the old name until that of the new one is held.
     FilesPointer before;
     {
         const MutexLock one_at_a_time(opening_);
@@ -359,7 +359,7 @@ void KeptFileOnDisk::becomes(const KeptVersion& version) {
         named_ = named;
     }
     if (is_held()) {
-        // The kernel may read it past this process, so that no read opens it anew.
+        // The kernel may read the file past this process, so that no read opens it again.
         static_cast<void>(open(false));
     }
 }
@@ -414,11 +414,11 @@ KeptFileOnDisk::FilesPointer KeptFileOnDisk::open_now(const Named& named, bool f
     return files;
 }
 
-// With a lock that keeps it from being removed.
+// Takes the lock that keeps the file from being removed.
 FileDescriptor KeptFileOnDisk::open_index(const std::string& name, bool for_writing) const {
     const std::string path = index_path(owner_.directory(), name);
     const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | (for_writing ? O_CREAT : 0);
-    // It may be removed in between.
+    // The file may be removed before it is locked.
     for (int attempt = 0; attempt < 2; ++attempt) {
         FileDescriptor index(::open(path.c_str(), flags, S_IRUSR | S_IWUSR));
         if (!index) {
@@ -435,7 +435,7 @@ FileDescriptor KeptFileOnDisk::open_index(const std::string& name, bool for_writ
     return {};
 }
 
-// What does not begin as this version's index does was damaged, or cut off as it was made: it has no records.
+// An index with another header was damaged, or cut off when it was created: it begins again, without records.
 bool KeptFileOnDisk::check_header(const std::string& header, int index, bool& is_new) {
     std::string found(kIndexHeaderSize, '\0');
     const auto bytes = std::as_writable_bytes(std::span(found));

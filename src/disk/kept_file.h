@@ -2,10 +2,10 @@
 // One version of one file in the cache directory (disk_space.h): its data, and the index that says which frames are
 // there.
 //
-// The files are opened when they are needed first, and made by the first frame that is kept. While they are open they
-// are not removed. What another process keeps of the version meanwhile is seen once they are opened anew.
+// The files are opened when they are first needed, and created for the first frame that is kept. While they are open
+// they are not removed. What another process keeps of the version meanwhile is seen once they are opened again.
 //
-// Ownership: shared; a frame that waits to be written holds its file. The disk it tells of failures outlives it.
+// Ownership: shared; a frame that waits to be written holds its file. The owner outlives it.
 // Threads: all functions may be called from any thread. Those of KeptFile return at once.
 #pragma once
 
@@ -27,34 +27,34 @@
 
 namespace ckptfs {
 
-// What a kept file tells, and asks of, the cache it belongs to.
+// The cache, as a kept file uses it.
 class KeptFileOwner {
 public:
     virtual ~KeptFileOwner() = default;
     [[nodiscard]] virtual const std::string& directory() const = 0;
-    // False where as much waits as may.
+    // Queues a write with data. False if too many wait.
     [[nodiscard]] virtual bool write_later(std::function<void()> write) = 0;
-    // Behind those.
+    // Queues a task after those, or drops it if too many wait.
     virtual void post_write(std::function<void()> write) = 0;
     // As DiskThreads::within().
     virtual void read_in_time(std::function<DiskThreads::Deliver()> read, std::function<void()> late) = 0;
-    // It is not used for now.
+    // The disk is not used for now.
     [[nodiscard]] virtual bool is_failing() const = 0;
-    // It takes nothing for now.
+    // The disk is not written to for now.
     [[nodiscard]] virtual bool is_full() const = 0;
     // `action`: "read", …
     virtual void failed(const char* action, const std::string& path, int errno_value) = 0;
     [[nodiscard]] virtual CheckedFiles& checked() = 0;
-    // Calls check() of it, if anyone wants checked files.
+    // Calls check() of the file later, if checked files are wanted.
     virtual void check_later(std::shared_ptr<class KeptFileOnDisk> file) = 0;
-    // The check of this file is to come to its end.
+    // Whether a check of this file is to end.
     [[nodiscard]] virtual bool ends_check(const std::string& name) const = 0;
     virtual void found_damage(const std::string& path) = 0;
     virtual void has_made(const std::string& name) = 0;
     virtual void has_opened(std::weak_ptr<class KeptFileOnDisk> file) = 0;
     virtual void count_read(std::uint64_t bytes) = 0;
     virtual void count_written(std::uint64_t bytes) = 0;
-    // Of files with a name, and of those that have none: more, or less. May make room.
+    // Files with a name take so many bytes more, and those without one so many more or less. May make room.
     virtual void takes_room(std::uint64_t named, std::int64_t unnamed) = 0;
 };
 
@@ -62,7 +62,7 @@ class KeptFileOnDisk final : public KeptFile, public std::enable_shared_from_thi
 public:
     // `size`: of the file.
     KeptFileOnDisk(KeptFileOwner& owner, const KeptVersion& version, std::uint64_t size);
-    // One that is there already, and is looked at, not used: `header` as its index has it.
+    // A file that exists and is examined, not used. `header`: that of its index.
     KeptFileOnDisk(KeptFileOwner& owner, std::string name, std::string header, std::uint64_t size);
 
     [[nodiscard]] bool may_have(std::uint64_t frame) const override;
@@ -73,11 +73,11 @@ public:
 
     [[nodiscard]] std::string name() const { return named()->name; }
     [[nodiscard]] std::string header() const { return named()->header; }
-    // What is kept of it is that of this version from now on. Its files are opened anew when they are needed.
+    // What is kept here is that of this version from now on. The files are opened again when they are needed.
     void becomes(const KeptVersion& version);
-    // Compares all of its bytes with what they hash to, and notes that they are right. Waits for the disk.
+    // Compares all bytes of the file with their hashes, and notes if they are right. Waits for the disk.
     void check();
-    // The files are opened again when they are needed.
+    // Closes the files, which are opened again when they are needed.
     void close();
     [[nodiscard]] bool is_held() const { return holders_.load() > 0; }
     void close_if_idle() {
@@ -85,14 +85,15 @@ public:
             close();
         }
     }
-    // Of the frames that are there. Waits for the disk.
+    // Bytes of the frames that are there. Waits for the disk.
     [[nodiscard]] std::uint64_t bytes_kept();
-    // All frames are there. Waits for the disk.
+    // Whether all frames are there. Waits for the disk.
     [[nodiscard]] bool is_whole();
-    // Both have the same bytes. False where there are none, or the other one has some already. Waits for the disk.
+    // Links the data to `copy`, with the hashes. False if nothing is kept here, or something is there already. Waits
+    // for the disk.
     bool copy_to(KeptFileOnDisk& copy);
-    // Makes it of a file without a name, or of another name, that has these frames, each with what it hashes to. False
-    // where some of the version is kept already. Waits for the disk.
+    // Makes this file from the open file `data`, without a name or of another name, which has the frames with these
+    // hashes, by frame. False if something of the version is kept already. Waits for the disk.
     bool make_of(int data, const std::map<std::uint64_t, std::uint64_t>& hashes);
 
 private:
@@ -114,15 +115,15 @@ private:
     using FilesPointer = std::shared_ptr<const Files>;
     enum class State : std::uint8_t { kUnknown, kAbsent, kOpen };
 
-    // Opens the files, and makes them where they are to be written. Null where they are not there.
+    // Opens the files, and creates them for writing. Null if there are none or they cannot be opened.
     [[nodiscard]] FilesPointer open(bool for_writing) EXCLUDES(mutex_);
     [[nodiscard]] FilesPointer open_now(const Named& named, bool for_writing) EXCLUDES(mutex_);
     [[nodiscard]] FileDescriptor open_index(const std::string& name, bool for_writing) const;
     [[nodiscard]] static bool check_header(const std::string& header, int index, bool& is_new);
     void load_records(int index) EXCLUDES(mutex_);
-    // False where it is not there as it was kept.
+    // False if the frame is not there as it was kept.
     [[nodiscard]] bool read_now(std::uint64_t frame, MutableByteSpan target);
-    // Null where they are not those that were checked.
+    // Null if the files are not those that were checked.
     [[nodiscard]] FilesPointer open_checked_now();
     [[nodiscard]] bool is_checked(const Files& files) const;
     void write(std::uint64_t frame, ByteSpan bytes);
@@ -132,22 +133,22 @@ private:
 
     KeptFileOwner& owner_;
     const std::uint64_t size_;
-    // It is now what was used last.
+    // Whether opening and reading count as use.
     const bool is_used_;
 
     std::atomic<int> holders_{0};
-    // In nanoseconds, by the clock of files; 0: not since it was closed.
+    // Time of the last use in nanoseconds, by the clock of files; 0: not used since it was closed.
     std::atomic<std::int64_t> last_used_{0};
 
-    // One thread at a time opens; it waits for the disk.
+    // Held by the thread that opens the files, which waits for the disk.
     Mutex opening_;
 
     mutable Mutex mutex_;
     std::shared_ptr<const Named> named_ GUARDED_BY(mutex_);
     State state_ GUARDED_BY(mutex_) = State::kUnknown;
-    // With kOpen.
+    // Null unless kOpen.
     FilesPointer files_ GUARDED_BY(mutex_);
-    // By frame: what it hashes to.
+    // Hashes of the frames that are there, by frame.
     std::unordered_map<std::uint64_t, std::uint64_t> records_ GUARDED_BY(mutex_);
     std::unordered_set<std::uint64_t> being_written_ GUARDED_BY(mutex_);
 };

@@ -18,7 +18,7 @@ namespace {
 
 // Changes with the layout of the file, and with what is hashed.
 constexpr std::string_view kMagic = "ckptfs kept file 1\n";
-// Of an identity: store, ETag, size, what else tells it apart, and kEncoded or kPlain.
+// Parts of an identity: store, ETag, size, what else distinguishes it, and kEncoded or kPlain.
 constexpr std::size_t kIdentityParts = 5;
 constexpr std::string_view kByWriteId = "write ";
 constexpr std::string_view kEncoded = "encoded";
@@ -50,7 +50,7 @@ bool is_file_name(std::string_view name) {
 
 std::string KeptVersion::header(std::uint64_t size) const {
     std::string text = format("{}{} {}\n", kMagic, kFrameSize, size) + identity;
-    // It ends with a zero byte at least, and a hash.
+    // At least one zero byte follows, and a hash.
     if (text.size() >= kIndexHeaderSize - sizeof(std::uint64_t)) {
         return {};
     }

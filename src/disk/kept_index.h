@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What lies beside the data of a kept file: which version it is, and a record for each frame that is there.
+// The index beside the data of a kept file: which version it is, and a record for each frame that is there.
 //
-// A record says what the frame's bytes hash to, and is written after them. So whatever a kill or a power cut leaves, a
-// frame is either recorded and hashes to its record, or is taken for missing; nothing has to be flushed. The file is
+// A record has the hash of the frame's bytes, and is written after them. So whatever a kill or a power cut leaves, a
+// frame either has the hash of its record, or is treated as missing; nothing has to be flushed. The file is
 // kIndexHeaderSize bytes, the same for every process that keeps this version, and kRecordSize bytes a frame.
 //
 // Pure functions; safe from any thread.
@@ -25,24 +25,24 @@ inline constexpr std::size_t kIndexHeaderSize = 4096;
 inline constexpr std::size_t kRecordSize = 16;
 
 struct KeptVersion {
-    // Names the version among those of all stores.
+    // Identifies the version among those of all stores.
     std::string identity;
     std::string store;
     std::string etag;
 
-    // Begins as those of all versions with this ETag do.
+    // Begins with file_name_prefix(), as for all versions with this ETag.
     [[nodiscard]] std::string file_name() const;
     // `size`: of the file. Empty where the identity does not fit.
     [[nodiscard]] std::string header(std::uint64_t size) const;
-    // The size; empty where it is not the header of this version.
+    // Size of the file; empty if `header` is not that of this version.
     [[nodiscard]] std::optional<std::uint64_t> size_in(std::string_view header) const;
 };
 
 // Whether a version may have this file_name().
 [[nodiscard]] bool is_file_name(std::string_view name);
 
-// `store`: endpoint and bucket. Of what ckptfs wrote it is the same for copies that keep ETag and description. Empty
-// where the object may be replaced by one that looks the same.
+// `store`: endpoint and bucket. Copies of what ckptfs wrote have the same version if they keep ETag and description.
+// Empty if the object may be replaced by one that looks the same.
 [[nodiscard]] std::optional<KeptVersion> kept_version(const std::string& store, const ObjectInfo& object,
                                                       bool is_encoded);
 
@@ -50,15 +50,15 @@ struct KeptVersion {
 struct KeptRename {
     KeptVersion from;
     KeptVersion to;
-    // Of the file.
+    // Size of the file.
     std::uint64_t size = 0;
 };
 
-// `header`: of a version that is kept. Empty where it is not one that ckptfs wrote, or not known to be this object's.
+// `header`: of a version that is kept. Empty if ckptfs did not write that, or it is not known to be this object's.
 [[nodiscard]] std::optional<KeptRename> kept_rename(const std::string& store, std::string_view header,
                                                     const RenamedObject& object);
 
-// Of the file; empty where it is not the header of any version.
+// Size of the file; empty if `header` is not that of any version.
 [[nodiscard]] std::optional<std::uint64_t> size_in_header(std::string_view header);
 
 // What the names of all versions with this ETag begin with.

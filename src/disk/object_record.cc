@@ -20,18 +20,18 @@
 namespace ckptfs {
 namespace {
 
-// Of the tables below.
+// Version of the schema below.
 constexpr std::int64_t kVersion = 1;
 
 // `name`: the store's, a line feed, which no endpoint and no bucket holds, and the key. `etag` and `size` are those of
-// `text`, for comparing listings. `seen`: hours, so that reading a file again seldom writes. Each hash is of the name,
+// `text`, for comparing listings. `seen`: hours, so that reading a file again seldom writes. Each hash covers the name,
 // too.
 constexpr const char* kSchema =
     "CREATE TABLE IF NOT EXISTS objects ("
     "name BLOB PRIMARY KEY, seen INTEGER NOT NULL, etag BLOB NOT NULL, size INTEGER NOT NULL, "
     "text BLOB NOT NULL, text_hash INTEGER NOT NULL, body BLOB, body_hash INTEGER); PRAGMA user_version=1";
 
-// Of what is over the limit a part more goes, so that not each batch makes room.
+// Divisor of the limit: so much more than what is over it is freed, so that not each batch makes room.
 constexpr std::uint64_t kSpareShare = 8;
 
 std::int64_t hash_of(std::string_view name, std::string_view what) {
@@ -41,7 +41,7 @@ std::int64_t hash_of(std::string_view name, std::string_view what) {
     return static_cast<std::int64_t>(xxh3(text));
 }
 
-// Lists may tell fractions of seconds, which other answers lack; none tells nothing.
+// Listings may have fractions of seconds, which other replies lack; a missing time says nothing.
 bool is_same_version(const ObjectInfo& one, const ObjectInfo& other) {
     using std::chrono::seconds;
     const bool are_told = one.last_modified != WallTime{} && other.last_modified != WallTime{};
@@ -50,7 +50,7 @@ bool is_same_version(const ObjectInfo& one, const ObjectInfo& other) {
     return one.etag == other.etag && one.size == other.size && (!one.etag.empty() || !are_told || same_time);
 }
 
-// Held while its files are made or removed: one that is removed must not take the next one's along.
+// Held while the database's files are created or removed: the removal of one database must not take files of the next.
 FileDescriptor lock_files(const std::string& directory) {
     FileDescriptor lock(
         ::open((directory + "/objects.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR));
@@ -287,7 +287,7 @@ Status ObjectRecord::copied(const CopyRequest& copy, const PutResponse& written,
     }
     if (!*found || (*found)->is_damaged ||
         (!copy.source_if_match.empty() && (*found)->seen.info.etag != copy.source_if_match)) {
-        // What it is of is not known: it is there, not empty, and cannot be read.
+        // The source is not known: the copy is there, is not empty, and cannot be read.
         SeenObject unknown{{}, false};
         unknown.info.key = copy.key;
         unknown.info.size = 1;
@@ -332,7 +332,7 @@ Status ObjectRecord::trim(std::uint64_t limit) {
     if (!rows) {
         return failure(rows.error());
     }
-    // As if all took the same.
+    // As if all rows took the same space.
     const std::uint64_t over = taken - limit + limit / kSpareShare;
     const auto going =
         static_cast<std::int64_t>(static_cast<double>(*rows) * static_cast<double>(over) / static_cast<double>(taken));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is recorded of directories: compared with listings of the bucket, and shown as one.
+// Listings: those of the bucket are compared with what is recorded, and what is recorded is listed.
 #include <algorithm>
 #include <set>
 #include <string_view>
@@ -13,13 +13,13 @@
 namespace ckptfs {
 namespace {
 
-// Rows read at once.
+// Rows that are read at once, at most and at least.
 constexpr int kBatch = 256;
 constexpr int kFewest = 16;
-// Whose last listing is known.
+// Pages whose last listing is known.
 constexpr std::size_t kMostPages = 1024;
 
-// What comes behind everything that begins so; names are compared byte by byte.
+// The first name behind all that begin with `prefix`; names are compared byte by byte.
 std::string behind_all(std::string prefix) {
     while (!prefix.empty() && prefix.back() == '\xFF') {
         prefix.pop_back();
@@ -45,7 +45,7 @@ std::vector<std::string> names_of(const ListResponse& page) {
     return names;
 }
 
-// What is recorded of it.
+// Hash of what is recorded of a page.
 std::uint64_t hash_of_page(const ListResponse& page) {
     std::string text = page.next_continuation_token.empty() ? "last" : "";
     for (const std::string& prefix : page.common_prefixes) {
@@ -235,12 +235,12 @@ Status ObjectRecord::remove_below(const std::string& prefix) {
     return removed;
 }
 
-// A directory below is one entry, however much is in it: what comes behind it is sought.
+// A directory below is one entry, however much is in it: the next rows are those behind it.
 Result<ListResponse> ObjectRecord::list(const ListRequest& request) {
     ListResponse response;
     const std::string& after = request.continuation_token.empty() ? request.start_after : request.continuation_token;
     std::string from = after < request.prefix ? request.prefix : after + '\0';
-    // One shows whether there are more.
+    // One more than asked for shows whether there are more.
     const int most = std::clamp(request.max_keys + 1, kFewest, kBatch);
     std::string last;
     while (!from.empty()) {

@@ -15,11 +15,11 @@
 namespace ckptfs {
 namespace {
 
-// Objects that wait: some 30 MB.
+// Objects that may wait: some 30 MB.
 constexpr std::size_t kMostWaiting = std::size_t{1} << 16;
-// Of their bytes.
+// Bytes of these objects that may wait.
 constexpr std::size_t kMostBytesWaiting = std::size_t{16} << 20;
-// At the end, where another process writes to the database: each waits for it for two seconds.
+// Attempts at the end, if another process writes to the database: each waits for it for two seconds.
 constexpr int kLastAttempts = 3;
 
 template <class... Each>
@@ -35,7 +35,7 @@ class ObjectRecorder::State {
 public:
     explicit State(Config config) : config_(std::move(config)) {}
 
-    // What has to be written: now, where much waits; soon, where this is the first of it.
+    // When waiting events must be written: now, if much waits; soon, if this is the first.
     enum class Due : std::uint8_t { kNothing, kSoon, kNow };
 
     Due add(Event event, By by) EXCLUDES(mutex_) {
@@ -57,7 +57,7 @@ public:
         return fills_it ? Due::kNow : was_due ? Due::kNothing : Due::kSoon;
     }
 
-    // Called, with the mutex, where what was to be written still waits.
+    // `told` is called, with the mutex held, when events that could not be written wait again.
     void when_put_back(std::function<void()> told) EXCLUDES(mutex_) {
         const MutexLock lock(mutex_);
         put_back_ = std::move(told);
@@ -68,7 +68,7 @@ public:
         return !waiting_.empty() || has_lost_some_;
     }
 
-    // One thread at a time.
+    // Called by one thread at a time.
     void write(WallTime now, SteadyTime steady) EXCLUDES(mutex_) {
         std::deque<Event> events;
         bool has_lost_some = false;
@@ -104,7 +104,7 @@ private:
         return 1 + (listed != nullptr ? listed->page.objects.size() : 0);
     }
 
-    // How many of an object's bytes wait: none where too many do.
+    // The number of the object's bytes that wait; drops them if too many do.
     std::size_t fit_bytes(Event& event) const REQUIRES(mutex_) {
         auto* const seen = std::get_if<SeenObject>(&event);
         if (seen == nullptr || !seen->body) {
@@ -122,8 +122,8 @@ private:
         bytes_ = count_ = 0;
     }
 
-    // Another process writes to it. What came meanwhile comes behind; where some of that was lost all is forgotten, and
-    // this is older.
+    // Another process writes to the database. Events that came meanwhile come after these; if some of those were lost,
+    // all that was recorded is forgotten, and these are older.
     void put_back(std::deque<Event> events, bool has_lost_some) EXCLUDES(mutex_) {
         const MutexLock lock(mutex_);
         is_due_ = true;
@@ -147,7 +147,7 @@ private:
                         std::make_move_iterator(events.end()));
     }
 
-    // What is recorded would be older than what it stands for, and a part of it newer. To remove it needs no room.
+    // Removes the record, as a part of it would be outdated and another one newer. That needs no room.
     void failed(const Error& error, SteadyTime steady) {
         record_.reset();
         left_alone_until_ = steady + kLeftAlone;
@@ -180,7 +180,7 @@ private:
         written = written ? record_->commit() : written;
         if (!written) {
             record_->give_up();
-            // It may go by what was undone.
+            // The record may rely on what was rolled back.
             record_.reset();
         }
         return written;
@@ -198,7 +198,7 @@ private:
     }
 
     const Config config_;
-    // Those of the writing thread.
+    // Used by the writing thread.
     std::unique_ptr<ObjectRecord> record_;
     SteadyTime left_alone_until_{};
     std::string failure_;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Records what requests show of the bucket (ObjectRecord), in the background.
 //
-// What waits is bounded. Where the disk does not keep up, bytes are left out first, and then answers; where changes
-// would be, what was recorded of this bucket before goes, because it would be older than what it stands for. Where the
-// disk fails, all that was recorded goes, and nothing is recorded for a while. A database that others use is waited
-// for.
+// The number of waiting events is limited. Where the disk does not keep up, bytes are left out first, and then replies;
+// where a change would be, all that was recorded of this bucket is dropped, because it would be outdated. Where the
+// disk fails, all that was recorded is removed, and nothing is recorded for a while. A database that other processes
+// use is waited for.
 //
 // Ownership: `timer` and `clock` outlive it.
 // Threads: all functions may be called from any thread, and return at once; only stop() waits.
@@ -31,12 +31,12 @@ public:
         std::string directory;
         // Endpoint and bucket.
         std::string store;
-        // Of the database, in bytes.
+        // Limit for the database, in bytes.
         std::uint64_t limit = 0;
     };
-    // What is waiting is written so long after the first of it came.
+    // Time from the first event that waits until all that wait are written.
     static constexpr Milliseconds kWritesAfter{200};
-    // How long a disk that failed is left alone.
+    // How long a disk that failed is not used.
     static constexpr Milliseconds kLeftAlone{60'000};
 
     ObjectRecorder(Config config, const Clock& clock, Timer& timer);
@@ -44,19 +44,19 @@ public:
     ObjectRecorder(const ObjectRecorder&) = delete;
     ObjectRecorder& operator=(const ObjectRecorder&) = delete;
 
-    // By an answer, or by a change of this mount's: only those must not be lost.
+    // Shown by a reply, or by a change of this mount's: only changes must not be lost.
     enum class By : std::uint8_t { kAnswer, kChange };
     void there(SeenObject seen, By by);
     void gone(std::string key, By by);
-    // `description` and what it is of is all that counts.
+    // `copy`: only its keys, `source_if_match` and `description` count.
     void copied(CopyRequest copy, PutResponse written);
     // `left_alone`: names of which something newer is known.
     void listed(ListRequest request, ListResponse page, std::set<std::string> left_alone);
-    // Its bytes.
+    // Drops the bytes recorded of an object.
     void drop(std::string key);
 
-    // Writes what waits, and nothing after it. False where the disk hangs: then a thread may use what it has for as
-    // long as the process lives.
+    // Writes what waits, and nothing after it. False if the disk hangs: then a thread may use its state for as long as
+    // the process lives.
     bool stop(Milliseconds patience);
 
 private:
@@ -76,7 +76,7 @@ private:
         std::string key;
     };
     using Event = std::variant<SeenObject, Gone, Copied, Listed, Dropped>;
-    // What the writing thread has, also after the end of this where the disk hangs.
+    // What the writing thread uses, even after the end of this object if the disk hangs.
     class State;
 
     void add(Event event, By by);

@@ -43,7 +43,7 @@ std::optional<SeenObject> object_of_text(std::string_view text) {
         seen.info.other_headers = json.at("headers").get<std::map<std::string, std::string>>();
         return seen;
     } catch (const std::exception&) {
-        // Of what it is not, or of lengths that no memory has.
+        // The text is something else, or has lengths that no memory has.
         return std::nullopt;
     }
 }

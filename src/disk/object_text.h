@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What describes an object, encoded (CBOR, RFC 8949): without its key, and without its bytes. Pure.
+// The description of an object, without its key and its bytes, encoded as CBOR (RFC 8949). Pure.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@ namespace ckptfs {
 
 // Headers need not be UTF-8.
 [[nodiscard]] std::string text_of_object(const SeenObject& seen);
-// Null where it is none.
+// Empty if the text is not such a description.
 [[nodiscard]] std::optional<SeenObject> object_of_text(std::string_view text);
 
 }  // namespace ckptfs

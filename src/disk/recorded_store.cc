@@ -64,7 +64,7 @@ Result<Found> find(ObjectRecord& record, const GetRequest& request) {
     return found;
 }
 
-// As far as there is so much.
+// The bytes of the range, as far as they exist.
 std::string_view cut(std::string_view bytes, const std::optional<ByteRange>& range) {
     if (!range) {
         return bytes;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The store of --cache-only: what a node has recorded of the bucket (ObjectRecord), without asking it.
 //
-// Bytes that are not recorded are EIO, and changes are EROFS.
+// Reading bytes that are not recorded fails with EIO, and a change with EROFS.
 //
 // Ownership: `timer` outlives it. Threads: as ObjectStore.
 #pragma once
@@ -23,8 +23,7 @@ namespace ckptfs {
 
 class RecordedStore final : public ObjectStore {
 public:
-    // Waits for the disk, and reads all of what is recorded. ENOENT where nothing ever was. `store`: endpoint and
-    // bucket.
+    // Waits for the disk, and reads all of what is recorded. ENOENT if nothing ever was. `store`: endpoint and bucket.
     static Result<std::unique_ptr<RecordedStore>> open(const std::string& directory, const std::string& store,
                                                        Timer& timer);
     ~RecordedStore() override { static_cast<void>(stop()); }
@@ -48,7 +47,7 @@ public:
     void list_uploads(std::string prefix, StoreDone<std::vector<OpenUpload>> done) override;
     void list_parts(UploadId upload, StoreDone<std::vector<UploadedPart>> done) override;
 
-    // False where the disk hangs: then what is asked for is kept until it comes back. What is asked afterwards fails.
+    // False if the disk hangs: then requests are kept until it comes back. Later requests fail.
     bool stop();
 
 private:
@@ -57,7 +56,7 @@ private:
     template <class T>
     void ask(std::function<Result<T>(ObjectRecord&)> question, StoreDone<T> done);
 
-    // Used by one thread, but for what is asked as it stops.
+    // Used by one thread, and by callers whose requests come while it stops.
     struct Record {
         explicit Record(std::unique_ptr<ObjectRecord> opened) : record(std::move(opened)) {}
 

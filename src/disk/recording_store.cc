@@ -11,10 +11,11 @@
 namespace ckptfs {
 namespace {
 
-// What an upload's object will be described with is not known where more are open.
+// Uploads whose descriptions are known. If more are open, an object's description is not known when it is completed.
 constexpr std::size_t kMostUploads = 10'000;
 
-// Listings that are under way; where one ends that has more pages than these, its gaps are not looked at.
+// Listings under way of which the end of the last page is known. For more of them, names that are gone between two
+// pages are not noticed.
 constexpr std::size_t kMostPages = 1024;
 
 std::string last_name(const ListResponse& page) {
@@ -22,7 +23,7 @@ std::string last_name(const ListResponse& page) {
     return page.common_prefixes.empty() ? key : std::max(key, page.common_prefixes.back());
 }
 
-// Of what goes through `request`, as long as it may be all of a small object.
+// Keeps what goes through `request`, as long as it may be all of a small object.
 std::shared_ptr<std::string> keep_bytes(GetRequest& request) {
     auto kept = std::make_shared<std::string>();
     request.on_body = [kept, next = std::move(request.on_body)](ByteSpan bytes) {
@@ -142,7 +143,7 @@ void RecordingStore::put(PutRequest request, StoreDone<PutResponse> done) {
         behind().put(std::move(request), std::move(done));
         return;
     }
-    // Shared: the callback may be copied on its way, and that has no use for the bytes.
+    // Shared: the callback may be copied on its way, without need for a copy of the bytes.
     const auto made = std::make_shared<SeenObject>();
     made->info.key = request.key;
     made->info.size = request.body.size();
@@ -150,7 +151,7 @@ void RecordingStore::put(PutRequest request, StoreDone<PutResponse> done) {
     made->info.content_type = request.content_type;
     made->info.content_encoding = request.content_encoding;
     if (made->info.size <= kLargestRecorded) {
-        // Its memory is the pool's.
+        // Copied, as the memory of the body is the pool's.
         made->body = request.body.to_string();
     }
     begin_change(request.key);
@@ -207,7 +208,7 @@ void RecordingStore::record_page(ListRequest request, ListResponse page, std::ui
     }
 }
 
-// A token says nothing of where the page before has ended.
+// Finds out where the page begins: a token does not say where the page before has ended.
 void RecordingStore::find_begin(ListRequest& request, const ListResponse& page) {
     const auto name_of = [&request](const std::string& token) {
         return format("{}\n{}\n{}", request.delimiter, token, request.prefix);
@@ -224,7 +225,7 @@ void RecordingStore::find_begin(ListRequest& request, const ListResponse& page) 
         page_ends_.clear();
     }
     const std::string last = last_name(page);
-    // Of an empty page it is known only together with that of the page before.
+    // The end of an empty page is known only together with that of the page before.
     if (request.continuation_token.empty() || !last.empty()) {
         page_ends_[name_of(page.next_continuation_token)] = std::max(last, request.start_after);
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bucket's store, and what it answers is recorded for --cache-only.
+// The bucket's store, whose replies are recorded for --cache-only.
 //
-// An answer is recorded unless its object was changed through this store since it was asked for: then that is what is
-// recorded. Names below `hidden` are not.
+// A reply is recorded unless its object was changed through this store since it was asked for: then the change is what
+// is recorded. Keys that begin with `hidden` are not recorded.
 //
 // Ownership: store and recorder outlive it. Threads: as ObjectStore.
 #pragma once
@@ -27,22 +27,22 @@ namespace ckptfs {
 // Which objects were changed, and when. A value, not synchronised.
 class RecentChanges {
 public:
-    // Those before count as of all objects, once there are more.
+    // Once there are more changes, those before these count as changes of all objects.
     static constexpr std::size_t kMost = 8192;
 
     // A number that grows with each change.
     [[nodiscard]] std::uint64_t now() const { return last_; }
-    // At the begin of a change and at its end, and with what an answer has shown.
+    // Called when a change begins, when it ends, and when a reply about the key is recorded.
     void note(const std::string& key);
     [[nodiscard]] bool has_changed(const std::string& key, std::uint64_t since) const;
-    // Those that have; null where it is not known any more.
+    // Keys that have changed since; empty if that is not known any more.
     [[nodiscard]] std::optional<std::set<std::string>> changed_since(std::uint64_t since) const;
 
 private:
     std::uint64_t last_ = 0;
     std::uint64_t forgotten_until_ = 0;
     std::unordered_map<std::string, std::uint64_t> changed_;
-    // The same, in their order; one that has changed again since is passed over.
+    // The same, in their order; an entry whose key has changed again since is passed over.
     std::deque<std::pair<std::uint64_t, std::string>> order_;
 };
 
@@ -70,20 +70,20 @@ private:
     void record_missing(const std::string& key, const Error& why, std::uint64_t since) EXCLUDES(mutex_);
     void record_page(ListRequest request, ListResponse page, std::uint64_t since) EXCLUDES(mutex_);
     void find_begin(ListRequest& request, const ListResponse& page) REQUIRES(mutex_);
-    // `made`: null where it has failed.
+    // `made` records the change; null if it has failed.
     void change_ended(const std::string& key, const std::function<void()>& made) EXCLUDES(mutex_);
-    // What describes it.
+    // Takes the description of the object that the upload makes.
     [[nodiscard]] std::optional<ObjectInfo> take_upload(const std::string& id) EXCLUDES(mutex_);
 
     ObjectRecorder& recorder_;
     const std::string hidden_;
 
-    // Held until what is known is handed on, so that nothing older comes behind it.
+    // Held until an event is handed to the recorder, so that no older one follows it.
     Mutex mutex_;
     RecentChanges changes_ GUARDED_BY(mutex_);
-    // By the ID of the upload.
+    // Descriptions of objects by the ID of their upload.
     std::unordered_map<std::string, ObjectInfo> uploads_ GUARDED_BY(mutex_);
-    // Where pages have ended, by what the next one is asked for with.
+    // The last names of pages, by what the next page is asked for with.
     std::unordered_map<std::string, std::string> page_ends_ GUARDED_BY(mutex_);
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// By the ETags under which a disk has acknowledged versions (--ack disk), those that the bucket gave them. The mount
-// goes on with the first until it ends; the files on the disk are kept under the second, for the next mount.
+// Maps the ETags under which a disk has acknowledged versions (--ack disk) to those that the bucket gave them. The
+// mount uses the first until it ends; the files on the disk are kept under the second, for the next mount.
 //
-// Beyond kMost the oldest go: what is kept of them is not found until the mount has ended.
+// Beyond kMost the oldest entries are dropped: what is kept of these versions is not found until the mount has ended.
 // Threads: all functions may be called from any thread.
 #pragma once
 
@@ -21,7 +21,7 @@ public:
     // Each takes about 300 bytes.
     static constexpr std::size_t kMost = 65'536;
 
-    // Gives back what it was until now.
+    // Returns the ETag under which the version was kept until now.
     std::string note(const std::string& acknowledged, const std::string& etag) EXCLUDES(mutex_) {
         const MutexLock lock(mutex_);
         const auto [found, is_new] = etags_.try_emplace(acknowledged, acknowledged);
@@ -43,7 +43,7 @@ public:
 private:
     mutable Mutex mutex_;
     std::unordered_map<std::string, std::string> etags_ GUARDED_BY(mutex_);
-    // As they came.
+    // In the order in which they were noted.
     std::deque<std::string> order_ GUARDED_BY(mutex_);
 };
 

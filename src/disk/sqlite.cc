@@ -114,7 +114,8 @@ bool Statement::is_null(int column) const {
 
 Result<Database> Database::open(const std::string& path, Access access) {
     const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | (access == Access::kWrite ? O_CREAT : 0);
-    // SQLite would make it for all to read, as far as the umask allows; what it makes beside it is as this one.
+    // SQLite would create it readable for all, as far as the umask allows; the files that SQLite creates beside it have
+    // its mode.
     if (!FileDescriptor(::open(path.c_str(), flags, S_IRUSR | S_IWUSR))) {
         return failure(errno, format("cannot open {}: {}", escaped(path), std::strerror(errno)));
     }

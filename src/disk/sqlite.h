@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The SQLite library: a database in a file that several processes use at the same time.
 //
-// What a power cut or a kill leaves of it is what the last transactions but for some made of it, never half of one
-// (WAL, synchronous=NORMAL).
+// A power cut or a kill may lose the last transactions, but never leaves half of one (WAL, synchronous=NORMAL).
 //
-// Ownership: a database outlives its statements. What a statement answers is valid until its next call.
-// Threads: used by one at a time; all functions wait for the disk, and for other processes for a while.
+// Ownership: a database outlives its statements. The bytes of a column are valid until the statement's next call.
+// Threads: used by one thread at a time; all functions wait for the disk, and for other processes for a while.
 #pragma once
 
 #include <cstdint>
@@ -23,20 +22,20 @@ namespace ckptfs::sqlite {
 
 class Statement {
 public:
-    // 1 is the first. The bytes stay as they are until the statement has run.
+    // The first parameter is 1. The bytes stay valid until the statement has run.
     Statement& bind(int parameter, std::string_view bytes);
     Statement& bind(int parameter, std::int64_t number);
     Statement& bind_null(int parameter);
 
-    // Whether there is another row. Where there is none, or that fails, it begins anew the next time, without what was
-    // bound.
+    // Whether there is another row. If there is none, or on failure, the statement is reset and its bindings are
+    // cleared.
     Result<bool> next();
-    // One that answers no rows.
+    // Runs a statement that returns no rows.
     Status run();
-    // Begins anew the next time.
+    // Resets the statement and clears its bindings.
     void end();
 
-    // 0 is the first.
+    // The first column is 0.
     [[nodiscard]] std::string_view bytes(int column) const;
     [[nodiscard]] std::int64_t number(int column) const;
     [[nodiscard]] bool is_null(int column) const;
@@ -53,18 +52,18 @@ private:
 
 class Database {
 public:
-    // For writing it is made where it is missing, for this user alone. Damage is marked as such.
+    // kWrite creates a missing database, for this user alone. Damage is marked as such in the error.
     enum class Access : std::uint8_t { kRead, kWrite };
     static Result<Database> open(const std::string& path, Access access);
 
     [[nodiscard]] Result<Statement> prepare(const char* text) const;
-    // Statements without parameters.
+    // Runs statements without parameters.
     Status run(const char* text) const;
-    // Of one that answers a number.
+    // Runs a statement that returns a number.
     [[nodiscard]] Result<std::int64_t> number(const char* text) const;
-    // Of one that answers a text; empty where it answers none.
+    // Runs a statement that returns a text; empty if it returns none.
     [[nodiscard]] Result<std::string> text(const char* text) const;
-    // By the last statement that changes any.
+    // Rows changed by the last statement that changes any.
     [[nodiscard]] int rows_changed() const;
 
 private:

@@ -15,15 +15,15 @@
 namespace ckptfs::doctor {
 namespace {
 
-// Below it the clocks cannot be told apart: HTTP dates are whole seconds, and the answer travelled.
+// Below this difference the clocks cannot be told apart: HTTP dates are whole seconds, and the reply travelled.
 constexpr double kSameClock = 3;
 // Heartbeats, records and ages of uploads are compared with a slack of minutes.
 constexpr double kBearableSkew = 30;
 // "RequestTimeTooSkewed", Amazon S3 API Reference.
 constexpr double kRefusedSkew = 15 * 60;
-// From here on looking a name up is felt.
+// From here on the time to look up a name is felt.
 constexpr double kFarAwayMs = 50;
-// Connections that hinder each other bring less than this part of what they would bring alone.
+// Connections that slow each other down carry less than this share of what they would carry alone.
 constexpr double kStillGrows = 0.7;
 constexpr int kMostConnections = 1024;
 
@@ -43,12 +43,12 @@ std::string joined(std::string_view what, const std::string& seen) {
     return what.empty() ? escaped(seen) : format("{}: {}", what, escaped(seen));
 }
 
-// It is unknown whether it is missing.
+// For a probe that failed: it is unknown whether what it looks for is missing.
 std::string means_if_missing(const ProbeRule& rule) {
     return rule.probe < Probe::kList ? std::string(rule.means) : format("without it: {}", rule.means);
 }
 
-// The store says so, and a mount believes it.
+// Whether the store says that it has no such operation, which a mount believes.
 bool is_not_there(const Finding& finding) {
     return finding.http_status == 501 || finding.http_status == 405 || finding.s3_code == "NotImplemented";
 }
@@ -257,7 +257,7 @@ DiagnosisLine diagnosed(const Finding& finding, const StoreFacts& facts) {
     }
 }
 
-// One line for all of them, by their reasons.
+// One line for all probes that were not asked, by their reasons.
 std::string not_asked(const Diagnosis& diagnosis) {
     std::vector<std::pair<std::string, std::string>> names_by_reason;
     for (const DiagnosisLine& each : diagnosis.lines) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From what `ckptfs doctor` was answered to what it means and which options to set. Pure.
+// What the findings of `ckptfs doctor` mean, and which options to set. Pure.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct SuggestedOption {
     // Empty for a switch, and where only the user knows it.
     std::string value;
 
-    // It can be typed as it stands.
+    // Whether it can be typed as it stands.
     [[nodiscard]] bool is_complete() const;
     // "--region eu-west-1", "--profile NAME"
     [[nodiscard]] std::string text() const;
@@ -45,11 +45,11 @@ struct SuggestedOption {
 struct DiagnosisLine {
     Probe probe = Probe::kEndpoint;
     Severity severity = Severity::kGood;
-    // Both without a full stop and without what may steer a terminal; `means` is empty where all is well.
+    // Both without a full stop and with control characters escaped; `means` is empty if all is well.
     std::string found;
     std::string means;
     std::vector<SuggestedOption> options;
-    // Why it was not asked; empty where it was.
+    // Why the probe was not asked; empty if it was.
     std::string not_asked;
 };
 
@@ -61,21 +61,23 @@ struct Diagnosis {
     std::vector<DiagnosisLine> lines;
     bool interrupted = false;
 
-    // With options() set.
+    // Whether a mount here works with options() set.
     [[nodiscard]] bool usable() const;
-    // Those that a mount here needs, complete and each once.
+    // The options that a mount here needs, complete and each once.
     [[nodiscard]] std::vector<SuggestedOption> options() const;
 };
 
 [[nodiscard]] Diagnosis diagnose(const Findings& findings);
 
-// More than are configured, where more would carry more: none of those that were used waited for another.
+// A larger number than is configured, if more connections would carry more: those that were used did not slow each
+// other down.
 [[nodiscard]] std::optional<int> advised_connections(const Rates& rates, int max_connections);
 
 // For a person: a table, and what to do.
 [[nodiscard]] std::string describe(const Diagnosis& diagnosis);
 
-// 0: ckptfs can be used here, with the options that are named; 1: something keeps it from working.
+// 0: ckptfs can be used here, with the options that are named; 1: something keeps it from working, or not everything
+// was asked.
 [[nodiscard]] int exit_code(const Diagnosis& diagnosis);
 
 }  // namespace ckptfs::doctor

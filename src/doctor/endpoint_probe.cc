@@ -51,7 +51,7 @@ bool probe_endpoint(HttpTransport& transport, const Clock& clock, const std::fun
     findings.add(Probe::kEndpoint, ProbeAnswer::kYes);
     const auto date = parse_http_date(answer->header("date"));
     if (date) {
-        // Somewhere within its second, and made while we waited.
+        // The date is somewhere within its second, and was made while we waited.
         const WallTime ours = before + (after - before) / 2;
         const auto theirs = *date + std::chrono::milliseconds(500);
         facts.clock_skew_seconds = std::chrono::duration<double>(theirs - ours).count();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way to a store: one request that needs no credentials, and which every HTTP server answers somehow.
+// Probes the way to a store: one request that needs no credentials, and to which every HTTP server replies somehow.
 // Threads: blocks, as long as the transport takes to connect and be answered.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace ckptfs::doctor {
 
-// facts.url and facts.region are known; sets what the answer's headers say. True where there was an answer.
+// Asks facts.url, and sets what the reply's headers say. True if there was a reply.
 bool probe_endpoint(HttpTransport& transport, const Clock& clock, const std::function<bool()>& interrupted,
                     Findings& findings);
 

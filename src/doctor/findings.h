@@ -75,7 +75,7 @@ inline constexpr Probe kFirstStoreProbe = Probe::kEndpoint;
 inline constexpr Probe kLastProbe = Probe::kCleanup;
 
 enum class ProbeAnswer : std::uint8_t {
-    // As Amazon S3 does it; or, of this machine, as a mount needs it.
+    // As Amazon S3 does it; or, for this machine, as a mount needs it.
     kYes,
     kNo,
     // Unknown: the error says why.
@@ -93,11 +93,11 @@ struct Finding {
     int errno_value = 0;
     // 0: the store has not answered.
     int http_status = 0;
-    // Of kNotAsked.
+    // For kNotAsked: the probe that has to succeed first.
     std::optional<Probe> because;
 };
 
-// Bytes a second, each way; 0 where it was not measured.
+// Bytes a second in one direction; 0 if not measured.
 struct Rates {
     double one_connection = 0;
     double all_connections = 0;
@@ -105,15 +105,15 @@ struct Rates {
 };
 
 struct StoreFacts {
-    // Of the bucket, as it is asked.
+    // URL of the bucket, as requests have it.
     std::string url;
     bool virtual_host = false;
-    // As its header has it; empty where it does not say.
+    // The Server header; empty if there is none.
     std::string server;
-    // What requests are signed for, and what the store says it is.
+    // The region that requests are signed for, and the one that the store names.
     std::string region;
     std::string bucket_region;
-    // By which the store is ahead of this machine.
+    // How far the store's clock is ahead of this machine's.
     std::optional<double> clock_skew_seconds;
     std::optional<double> median_latency_ms;
     std::optional<double> slowest_latency_ms;
@@ -124,7 +124,7 @@ struct StoreFacts {
 
 struct Findings {
     std::string source;
-    // Where it and the options were found; empty where they were typed.
+    // Where the source and the options were found; empty if they were typed.
     std::string origin;
     std::vector<Finding> list;
     StoreFacts facts;
@@ -134,7 +134,7 @@ struct Findings {
     void add(Probe probe, ProbeAnswer answer, std::string seen = {});
     void add(Probe probe, ProbeAnswer answer, const Error& error);
     void not_asked(Probe probe, Probe because);
-    // Of these, those that nothing is known about yet.
+    // Adds kNotAsked for those of these probes about which nothing is known yet.
     void not_asked_from(Probe first, Probe last, Probe because);
 
     [[nodiscard]] const Finding* find(Probe probe) const;

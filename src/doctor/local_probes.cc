@@ -51,7 +51,7 @@ void add_mount_point(Findings& findings, const LocalPlaces& places) {
     }
 }
 
-// What is changed in a file that is in the bucket waits there.
+// Changes to a file that is in the bucket wait in this directory.
 Status check_room(const std::string& directory) {
     struct statvfs disk {};
     if (statvfs(directory.c_str(), &disk) != 0) {

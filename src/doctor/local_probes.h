@@ -21,22 +21,22 @@ struct LocalPlaces {
     bool is_root = false;
     // PATH.
     std::string search_path;
-    // Empty where only a store is asked for.
+    // Empty if only a store is checked.
     std::string mount_point;
     std::string staging_directory;
     std::string control_directory;
     std::optional<std::string> state_directory;
-    // Empty where nothing is kept on a disk.
+    // Empty without --cache-dir.
     std::string cache_directory;
-    // Where the kernel is to read there itself: uname(2), "6.9.3-generic". Else empty.
+    // From uname(2), "6.9.3-generic", if the kernel is to read files in the cache directory itself; else empty.
     std::string kernel_release;
     std::vector<MountEntry> mounts;
     // Asks the daemon of a mount whether it is well.
     std::function<Status(const MountEntry&)> ask_daemon;
-    // Of this process: that of a mount that is started in its place.
+    // The limit that a mount would have if started in place of this process.
     std::uint64_t open_files_limit = 0;
     int max_connections = 0;
-    // Asked before the first thread.
+    // Determined before the first thread was started.
     ExitCodeSight exit_code_sight = ExitCodeSight::kNone;
 };
 
@@ -45,7 +45,7 @@ void probe_this_machine(const LocalPlaces& places, Findings& findings);
 // FUSE_PASSTHROUGH, fuse(4): since Linux 6.9.
 [[nodiscard]] bool has_passthrough(std::string_view kernel_release);
 
-// Whether a directory that only this user may enter is one, or can be made.
+// Whether `path` is a directory that only this user may enter, and that can be written, or one that can be made.
 [[nodiscard]] Status check_private_place(const std::string& path);
 
 }  // namespace ckptfs::doctor

@@ -17,11 +17,11 @@ constexpr int kLatencies = 12;
 
 struct RangeToRead {
     ByteRange range;
-    // What is answered otherwise, for a person.
+    // The range that is not answered as on S3, for a person.
     const char* what;
 };
 
-// No where an answer, or a refusal, shows that the store does not do it.
+// kNo if a reply or a refusal shows that the store does not support ranges.
 void probe_ranges(Probing& probing, const std::string& key, const std::string& content) {
     constexpr std::array<RangeToRead, 4> kAsked{
         {{{0, 1, false}, ""}, {{1000, 2000, false}, ""}, {{4000, 1000, false}, ""}, {{0, 100, true}, kSuffix}}};
@@ -150,12 +150,12 @@ void probe_copies(Probing& probing) {
 
 namespace {
 
-// Of the names that the list of what was written has to hold.
+// The names that the list of what was written has to hold, and what became of the others.
 struct Names {
     std::vector<std::string> written;
-    // That the store does not take.
+    // Names that the store does not accept.
     std::string refused;
-    // Of a name of which it is unknown whether it was written.
+    // The error for a name of which it is unknown whether it was written.
     std::optional<Error> lost;
 };
 
@@ -211,7 +211,7 @@ void probe_listing(Probing& probing) {
     } else {
         findings.add(Probe::kListAfterWrite, late.empty() ? ProbeAnswer::kYes : ProbeAnswer::kNo, late);
     }
-    // Each is of another kind.
+    // Each of these names is of another kind, so that one that is lost leaves the answer open.
     if (changed.empty() && others.lost) {
         findings.add(Probe::kKeyNames, ProbeAnswer::kFailed, *others.lost);
     } else {
@@ -223,7 +223,7 @@ void probe_listing(Probing& probing) {
 
 namespace {
 
-// Of objects that are there.
+// Asked for an object that exists.
 void probe_delete_conditions(Probing& probing, const std::string& key) {
     Findings& findings = probing.findings;
     const auto alone = probing.store->remove_pinned({key, kWrongETag});

@@ -9,7 +9,7 @@
 namespace ckptfs::doctor {
 namespace {
 
-// How late it may be seen that the user wants to stop.
+// How often a wait checks whether the user wants to stop.
 constexpr Milliseconds kLook{50};
 
 }  // namespace

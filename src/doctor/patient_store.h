@@ -3,7 +3,7 @@
 // everything that is made is remembered until it is gone.
 //
 // Ownership: what a request needs is held by the request, so that one that is given up may end later.
-// Threads: blocks; each object is used by one thread, but a Litter by several.
+// Threads: blocks; all functions may be called from any thread.
 #pragma once
 
 #include <functional>
@@ -23,12 +23,12 @@ namespace ckptfs::doctor {
 // Keys and uploads that the probes may have made.
 class Litter {
 public:
-    // False where it was known already.
+    // Remembers the key; false if it was known already.
     bool made(const std::string& key);
     void never_made(const std::string& key);
     void made(const UploadId& upload);
     void ended(const UploadId& upload);
-    // An upload of this key may be open, whose id never arrived.
+    // Remembers that an upload of this key may be open whose ID never arrived.
     void unanswered(const std::string& key);
     [[nodiscard]] bool empty() const;
     [[nodiscard]] std::vector<std::string> keys() const;
@@ -44,9 +44,9 @@ private:
 
 struct Patience {
     const Clock& clock;
-    // The user wants to stop: every wait ends with ECANCELED.
+    // True once the user wants to stop: every wait then ends with ECANCELED.
     std::function<bool()> interrupted;
-    // Of one request; then ETIMEDOUT.
+    // The longest wait for one request, which then fails with ETIMEDOUT.
     Milliseconds longest;
 };
 
@@ -57,7 +57,7 @@ struct ReadBytes {
 
 class PatientStore {
 public:
-    // All outlive it.
+    // The arguments outlive it.
     PatientStore(ObjectStore& store, const Patience& patience, Litter& litter)
         : store_(&store), patience_(&patience), litter_(&litter) {}
 
@@ -82,7 +82,7 @@ public:
     Result<std::vector<OpenUpload>> list_uploads(const std::string& prefix);
     Result<std::vector<UploadedPart>> list_parts(const UploadId& upload);
 
-    // Starts it, and waits.
+    // Starts a request, and waits for its reply.
     template <class T, class Start>
     Result<T> wait(Start start) {
         std::future<Result<T>> answer = ask<T>(std::move(start));
@@ -91,7 +91,7 @@ public:
     }
 
 private:
-    // A request that makes an object of this key: litter, unless the store has surely not made it.
+    // Sends a request that makes an object of this key, which is litter unless the store has surely not made it.
     template <class Start>
     Result<PutResponse> make(const std::string& key, Start start) {
         const bool is_new = litter_->made(key);

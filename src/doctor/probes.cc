@@ -19,7 +19,7 @@ enum class Needs : std::uint8_t { kNothing, kWriting, kUploads };
 struct Step {
     void (*run)(Probing&);
     Needs needs;
-    // First and last of those that it answers.
+    // First and last of the probes that it answers.
     Probe first;
     Probe last;
 };
@@ -34,7 +34,7 @@ bool is_about_identity(const Error& error) {
                       "TokenRefreshRequired", "InvalidToken", "AccountProblem", "NotSignedUp"});
 }
 
-// What is wrong is this machine's clock.
+// Whether this machine's clock is wrong.
 bool is_about_time(const Error& error) {
     return is_one_of(error.s3_code, {"RequestTimeTooSkewed", "RequestExpired"});
 }
@@ -45,7 +45,7 @@ bool is_about_region(const Error& error) {
                                      "IllegalLocationConstraintException"});
 }
 
-// The first signed request: its answer tells problems of the credentials, the region and the bucket apart.
+// The first signed request: its reply tells problems of the credentials, the region and the bucket apart.
 void probe_bucket(Probing& probing) {
     ListRequest request;
     request.prefix = probing.request.prefix;
@@ -89,7 +89,7 @@ void probe_bucket(Probing& probing) {
     }
 }
 
-// The first object, and that it can be removed.
+// Writes the first object, and checks that objects can be removed.
 void probe_writing(Probing& probing) {
     const std::string key = probing.key("object");
     const auto written = probing.with_checksums_or_without(
@@ -142,7 +142,7 @@ constexpr auto kSteps = std::to_array<Step>({
     {probe_rates, Needs::kUploads, Probe::kUpload, Probe::kDownload},
 });
 
-// Of a step that needs what is not there.
+// The probe because of which a step cannot run; absent if it can.
 std::optional<Probe> in_the_way(const Probing& probing, Needs needs) {
     if (probing.blocked || needs == Needs::kNothing) {
         return probing.blocked;
@@ -245,7 +245,7 @@ bool refused(const Error& error) {
 }
 
 ProbeAnswer answer_of(const Error& error) {
-    // Done, it says, but not in the words of S3.
+    // A reply that reports success, but is not one of S3.
     const bool something_else = error.http_status == 200 && error.s3_code.empty();
     return refused(error) || something_else ? ProbeAnswer::kNo : ProbeAnswer::kFailed;
 }
@@ -319,7 +319,7 @@ void clean_up(PatientStore& store, const Litter& litter, const std::string& plac
             tidy(each.key, [&] { return store.remove(each.key); });
         }
     }
-    // An id that never came is known from the list only.
+    // An upload whose ID never came is known from the list only.
     if (!open || findings.is(Probe::kListUploads, ProbeAnswer::kNo)) {
         for (const std::string& key : litter.unanswered()) {
             left += (left.empty() ? "" : ", ") + ("perhaps an upload of " + key) +

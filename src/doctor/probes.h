@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `ckptfs doctor` asks of a store: of what ckptfs relies on, what is there?
+// The probes of a store that `ckptfs doctor` makes: which of the features that ckptfs relies on are there.
 //
 // A probe that fails does not hide the others: only those that need what it did not get are not asked. Everything is
 // written below one name that no mount shows, and is remembered as litter before it is made.
@@ -17,12 +17,12 @@
 namespace ckptfs::doctor {
 
 struct ProbeRequest {
-    // Of the mount: empty, or ends in '/'.
+    // Prefix of the mount: empty, or ends in '/'.
     std::string prefix;
-    // Ends in '/': what is made lies below.
+    // Prefix of everything that is made; ends in '/'.
     std::string place;
     bool read_only = false;
-    // Of the rates: bytes each way at most.
+    // The most bytes to move in each direction to measure rates.
     std::uint64_t most_bytes = 0;
     int max_connections = 1;
     // Where the credentials come from.
@@ -31,11 +31,11 @@ struct ProbeRequest {
     std::function<void(Probe)> asking;
 };
 
-// `plain`: the same store without checksum headers; null where it is asked without them already. Adds to the findings
-// all that are about the store, but the endpoint, the clock and what is left behind.
+// `plain`: the same store without checksum headers; null if `store` is already asked without them. Adds all findings
+// about the store, except the endpoint, the clock, slow-downs and what is left behind.
 void probe_store(PatientStore& store, PatientStore* plain, const ProbeRequest& request, Findings& findings);
 
-// Removes what is known, and then what is listed; says what could not be.
+// Removes the litter, and then what is listed below `place`; adds the finding of what could not be removed.
 void clean_up(PatientStore& store, const Litter& litter, const std::string& place, Findings& findings);
 
 }  // namespace ckptfs::doctor

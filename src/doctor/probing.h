@@ -12,24 +12,25 @@
 
 namespace ckptfs::doctor {
 
-// The store has answered, and it was a no. All else says nothing about what the store can do: missing rights, a clock
-// that is wrong, a broken connection, no answer in time, a store that is overloaded or broken, a user who wants to
+// Whether the store has replied with a refusal. All else says nothing about what the store can do: missing rights, a
+// clock that is wrong, a broken connection, no reply in time, a store that is overloaded or broken, a user who wants to
 // stop.
 [[nodiscard]] bool refused(const Error& error);
-// No where it is refused, or the answer is not one that S3 gives; else unknown.
+// kNo if the request was refused, or the reply is not one of S3; else kFailed.
 [[nodiscard]] ProbeAnswer answer_of(const Error& error);
-// Of a request that has to be refused, and failed: yes where it was refused, else unknown.
+// Adds the finding of a request that has to be refused, and has failed: kYes if it was refused, else kFailed.
 void add_refusal(Findings& findings, Probe probe, const Error& error);
-// Who compares versions: the store by a condition, or ckptfs by the ETag of every answer, which does as well for reads.
+// Who compares versions: the store by a condition, or ckptfs by the ETag of every reply, which does as well for reads.
 enum class ComparedBy : std::uint8_t { kStore, kEither };
-// What must be refused, and with which errno: yes where it is, no where it is taken or not known.
+// Adds the finding of a request that must be refused with `errno_value`: kYes if it was, kNo if it was accepted or is
+// not implemented, else kFailed.
 template <class T>
 void must_fail(Findings& findings, Probe probe, const Result<T>& result, int errno_value,
                ComparedBy by = ComparedBy::kStore) {
     if (result) {
         findings.add(probe, ProbeAnswer::kNo);
     } else if (result.error().errno_value == errno_value) {
-        // Without a status it was not the store that refused it.
+        // Without an HTTP status it was not the store that refused it.
         const bool counts = by == ComparedBy::kEither || result.error().http_status != 0;
         findings.add(probe, counts ? ProbeAnswer::kYes : ProbeAnswer::kNo);
     } else {
@@ -38,25 +39,25 @@ void must_fail(Findings& findings, Probe probe, const Result<T>& result, int err
     }
 }
 
-// The rights are missing.
+// Whether the right for the request is missing.
 [[nodiscard]] bool is_denied(const Error& error);
 
 struct Probing {
-    // The plain one from the moment that checksum headers turn out to be refused.
+    // Becomes `plain` once checksum headers turn out to be refused.
     PatientStore* store;
     PatientStore* plain;
     const ProbeRequest& request;
     Findings& findings;
 
-    // Nothing else can be found out because of it.
+    // The probe because of which nothing else can be found out.
     std::optional<Probe> blocked{};
-    // Nothing can be written because of it.
+    // The probes because of which nothing can be written, or nothing be uploaded in parts.
     std::optional<Probe> writes_blocked{};
     std::optional<Probe> uploads_blocked{};
-    // Something below the prefix that may be read.
+    // An object below the prefix that may be read.
     std::string readable_key{};
     std::string readable_etag{};
-    // Ways on which what describes an object was lost.
+    // Operations by which an object's metadata was lost: "a copy".
     std::vector<std::string> lost_metadata{};
     bool metadata_was_looked_at = false;
     bool etag_changed = false;
@@ -66,7 +67,7 @@ struct Probing {
 
     [[nodiscard]] std::string key(std::string_view name) const { return request.place + std::string(name); }
     [[nodiscard]] bool uses_checksums() const { return store != plain && plain != nullptr; }
-    // Yes where it worked, no where the rights are missing, else unknown. True for yes.
+    // Adds kYes if it worked, kNo if the right is missing, else kFailed. True for kYes.
     template <class T>
     bool right(Probe probe, const Result<T>& result) {
         if (result) {
@@ -79,8 +80,8 @@ struct Probing {
     // The right that is missing to read what was written.
     [[nodiscard]] std::optional<Probe> unreadable() const;
     void look_at_metadata(const ObjectInfo& object, const char* how);
-    // The result of `attempt`. Where it is refused with checksum headers but works without them, the store refuses
-    // the headers: they are not sent any more.
+    // The result of `attempt`. If that is refused with checksum headers but works without them, the store refuses the
+    // headers: they are not sent any more.
     template <class Attempt>
     auto with_checksums_or_without(Attempt attempt) {
         auto result = attempt(*store);
@@ -95,7 +96,7 @@ struct Probing {
     }
 };
 
-// Of what all probes write.
+// Metadata of everything that the probes write.
 inline constexpr std::string_view kProbeMetadata = "ckptfs-doctor";
 inline constexpr std::string_view kProbeMetadataValue = "kept";
 
@@ -113,8 +114,9 @@ void probe_batch(Probing& probing);
 void probe_latency(Probing& probing);
 void probe_rates(Probing& probing);
 
-// Enough connections to see what the link carries, so few that each has a part to carry, that the bytes suffice, and
-// that it is over within seconds also where all of them share what one had. 1: one says all there is to know. Pure.
+// The number of connections to measure with: as many as it takes to see what the link carries, but so few that `bytes`
+// has a piece for each, and that it takes seconds also if all of them share the rate of one. 1: a second measurement
+// would say nothing more. Pure.
 [[nodiscard]] int connections_to_measure(double rate_of_one, std::uint64_t bytes, std::uint64_t piece,
                                          int max_connections);
 

@@ -15,7 +15,7 @@
 namespace ckptfs::doctor {
 namespace {
 
-// The smallest part that may stand before others.
+// The smallest part that may precede others.
 constexpr std::uint64_t kPiece = kMinPartSize;
 constexpr Milliseconds kOneFor{1'000};
 constexpr Milliseconds kAllFor{2'000};
@@ -34,8 +34,8 @@ struct Budget {
     [[nodiscard]] std::uint64_t rest() const { return static_cast<std::uint64_t>(std::max<std::int64_t>(left, 0)); }
 };
 
-// Moves pieces over so many connections until the time has passed or the bytes are used up; bytes a second. `move`
-// returns how many it moved; none: it failed.
+// Moves pieces over so many connections until the time has passed or the bytes are used up. Returns bytes a second, 0
+// for a failure. `move` returns the bytes that it moved, 0 if it failed.
 template <class Move>
 double measure(const PatientStore& store, int connections, Milliseconds time, Budget& budget, Move move) {
     std::atomic<std::uint64_t> moved = 0;
@@ -54,7 +54,7 @@ double measure(const PatientStore& store, int connections, Milliseconds time, Bu
 
 template <class Move>
 Rates measure_both(const PatientStore& store, const ProbeRequest& request, Move move) {
-    // A fast link would use up everything on its first connection.
+    // A quarter, because a fast link would use up everything on its first connection.
     Budget for_one(std::max(request.most_bytes / 4, kPiece));
     Rates rates;
     rates.one_connection = measure(store, 1, kOneFor, for_one, move);
@@ -112,7 +112,7 @@ public:
     RangeReader(PatientStore& store, std::string key, std::uint64_t size)
         : store_(store), key_(std::move(key)), pieces_(size / kPiece) {}
 
-    // Breaks off at the end, and counts what came.
+    // Breaks off at `end`, and counts the bytes that came.
     std::uint64_t operator()(SteadyTime end) {
         const std::uint64_t piece = next_++ % pieces_;
         const auto came = std::make_shared<std::atomic<std::uint64_t>>(0);
@@ -131,7 +131,7 @@ private:
     std::atomic<std::uint64_t> next_ = 0;
 };
 
-// What was sent becomes an object to read, if it is large enough.
+// What was sent becomes the object to read, if it is larger than the one there is.
 void measure_up(Probing& probing) {
     Findings& findings = probing.findings;
     CreateUploadRequest create;

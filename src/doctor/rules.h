@@ -12,16 +12,16 @@ struct ProbeRule {
     Probe probe;
     // Stable, for machines: "if_none_match".
     std::string_view name;
-    // What is said where all is well.
+    // What is said if all is well.
     std::string_view yes;
-    // Where it is not: how bad, what is said, what that means.
+    // If it is not: how bad that is, what is said, what that means.
     Severity no_severity;
     std::string_view no;
     std::string_view means;
-    // Empty: none helps.
+    // The option that helps, and its value; empty if none does.
     std::string_view option;
     std::string_view option_value;
-    // Where it could not be found out.
+    // How bad it is if the answer could not be determined.
     Severity failed_severity;
 };
 

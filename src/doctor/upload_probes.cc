@@ -48,7 +48,7 @@ Result<PutResponse> complete(PatientStore& store, const UploadId& upload, std::v
     return store.complete_upload(std::move(request));
 }
 
-// In the order in which they are given.
+// Uploads an object in parts, sent in the order in which they are given.
 Result<PutResponse> in_parts(PatientStore& store, const std::string& key, const std::vector<PartToSend>& parts) {
     const auto upload = begin(store, key);
     if (!upload) {
@@ -89,7 +89,7 @@ void probe_open_uploads(Probing& probing, const UploadId& upload) {
                          there ? "" : "one that is open is not listed");
 }
 
-// Of one that has none.
+// Lists the parts of an upload that has none.
 void probe_listed_parts(Probing& probing, const UploadId& upload) {
     const auto listed = probing.store->list_parts(upload);
     if (!listed) {
@@ -118,7 +118,7 @@ void probe_checksum_of_part(Probing& probing, const UploadId& upload) {
     }
 }
 
-// An upload that is to be ended: what a file that failed leaves. False where that is not possible.
+// Begins an upload and ends it, as for a file that failed. False if that is not possible.
 bool probe_ending(Probing& probing) {
     const auto upload =
         probing.with_checksums_or_without([&](PatientStore& store) { return begin(store, probing.key("ended")); });
@@ -137,7 +137,7 @@ bool probe_ending(Probing& probing) {
     return true;
 }
 
-// One part, sent twice: the second counts.
+// Sends one part twice: the second must count.
 void probe_part_again(Probing& probing) {
     const std::string key = probing.key("part-again");
     const auto upload = begin(*probing.store, key);
@@ -163,7 +163,7 @@ void probe_part_again(Probing& probing) {
     }
 }
 
-// Also whether an upload can be completed at all: of one part that was sent once.
+// Checks whether an upload can be completed at all, with one part that was sent once, and its If-None-Match.
 void probe_completion(Probing& probing) {
     const std::string key = probing.key("completed");
     const auto first = probing.with_checksums_or_without([&](PatientStore& store) {
@@ -198,7 +198,7 @@ void probe_uploads(Probing& probing) {
     }
 }
 
-// As a mount sends them: side by side, so in any order. Where that is refused it is asked again with equal parts, and
+// Sends parts as a mount does: in parallel, and so in any order. If that is refused, tries again with equal parts, and
 // then in order, until it is clear what the store wants.
 void probe_parts(Probing& probing) {
     Findings& findings = probing.findings;

@@ -6,13 +6,13 @@
 
 namespace ckptfs::fs {
 
-// Guarded by the mutex of those it is one of.
+// Guarded by AbsentNames::mutex_.
 struct AbsentNames::Listing {
     NodeId directory = 0;
     SteadyTime asked{};
     std::unordered_set<std::string> names{};
     bool is_too_large = false;
-    // The directory was renamed meanwhile.
+    // The directory was renamed while the listing was under way.
     bool is_void = false;
 };
 

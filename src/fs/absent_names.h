@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which names a directory did not have when it was listed a moment ago, for a process that is about to make one of them
-// anew: its lookup needs no request of its own. A process that only looks is told what the bucket says now.
+// Names that a recent listing of a directory did not show. A lookup by a process whose open(2) creates or truncates
+// such a name (ProcessInspector::makes_anew) needs no request of its own; any other lookup asks the bucket.
 //
 // Threads: all functions may be called from any thread; the mutex is a leaf.
 #pragma once
@@ -23,11 +23,12 @@ public:
     struct Listing;
     using ListingPointer = std::shared_ptr<Listing>;
 
-    // A request for all names of the directory is about to be sent. What this mount puts there from now on counts.
+    // To be called before the request that lists the directory is sent: names that this mount puts there from now on
+    // count as present.
     [[nodiscard]] ListingPointer listing_begins(NodeId directory, SteadyTime asked);
-    // These are all that were there.
+    // The directory had exactly these names.
     void listed(const ListingPointer& listing, std::vector<std::string> names);
-    // There are more than one answer tells.
+    // The directory has more names than one page of a listing holds.
     void is_too_large(const ListingPointer& listing);
 
     // This mount has put something under the name, or seen something there.
@@ -35,14 +36,14 @@ public:
     void forget(NodeId directory);
     [[nodiscard]] std::vector<NodeId> directories() const;
 
-    // By a listing that was asked for since then.
+    // What a listing requested at `since` or later showed: that the directory lacks the name; that it is too large.
     [[nodiscard]] bool has_not(NodeId directory, const std::string& name, SteadyTime since) const;
     [[nodiscard]] bool was_too_large(NodeId directory, SteadyTime since) const;
 
 private:
-    // A job saves to a few at a time.
+    // A job saves to a few directories at a time.
     static constexpr std::size_t kMostDirectories = 64;
-    // One answer of S3 tells of a thousand; the rest is what this mount adds until the next.
+    // A page of S3 has 1,000 names; the rest are names that this mount adds before the next listing.
     static constexpr std::size_t kMostNames = 4096;
 
     void keep(const ListingPointer& listing) REQUIRES(mutex_);

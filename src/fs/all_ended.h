@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Replies once when several operations, and the caller that starts them, are done; with the first failure among them.
-// Threads: from any thread.
+// Threads: all functions may be called from any thread.
 #pragma once
 
 #include <cstddef>

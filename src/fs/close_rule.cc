@@ -18,13 +18,14 @@ bool is_exiting_unseen(const CloseFacts& facts) {
     return !facts.closing_process || facts.exit_state == ExitState::kUnknown;
 }
 
-// Nor does /proc show whether it holds other descriptors.
+// Whether /proc shows too little: not how the process ends, or, of a running process, not which descriptors it holds.
 bool is_blind(const CloseFacts& facts) {
     return is_exiting_unseen(facts) || (facts.exit_state == ExitState::kRunning && !facts.descriptors_left);
 }
 
 CloseDecision decide_killed(const CloseFacts& facts, bool is_sure) {
-    // The death of a process that only holds it matters if it was the last: it might have gone on with others' data.
+    // The death of a process that only holds the file matters only if it was the last holder: it might have completed
+    // what others wrote.
     if (!facts.version.answers_for_it && (facts.held_elsewhere || !facts.version.unsaved)) {
         return {CloseAction::kWait};
     }
@@ -93,7 +94,7 @@ CloseDecision decide_close(const CloseFacts& facts) {
         return {opener_is_done ? CloseAction::kCommit : CloseAction::kWait};
     }
     if (!is_opener) {
-        // The last that has what the opener left to others.
+        // Commits if this process is the last holder of what the opener left to others.
         return {asks_who_inherited_it(facts) && !facts.held_elsewhere ? CloseAction::kCommit : CloseAction::kWait};
     }
     return {facts.others_at_work ? CloseAction::kWait : CloseAction::kCommit};

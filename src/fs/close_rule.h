@@ -25,30 +25,31 @@ struct CloseFacts {
     // The process that closes; empty when it cannot be seen (another PID namespace, already gone).
     std::optional<pid_t> closing_process;
     ExitState exit_state = ExitState::kUnknown;
-    // A signal struck it as it closed. Looked at only where /proc does not tell how it ends: of a process that is
-    // killed, the signal is still pending when it closes what it has open.
+    // A signal interrupted the FLUSH. Considered only if /proc does not show how the process ends: a killed process
+    // still has its signal pending when it closes what it has open.
     bool interrupted = false;
     // The process that opened the handle; kUnseenProcess where it was not seen.
     pid_t opener = kUnseenProcess;
     VersionState version;
-    // Writable descriptors of this inode left in the closing process, and in the opener where that is another one.
+    // Writable descriptors of this inode left in the closing process, and in the opener if that is another process.
     std::optional<int> descriptors_left;
     std::optional<int> opener_descriptors;
     // Another process is at work on the version: looked up only where asks_who_is_at_work().
     bool others_at_work = false;
-    // Some other process, known or not, still holds it and can write: looked up only where asks_who_holds_it() or
-    // asks_who_inherited_it(), which asks only for processes that have this inode.
+    // Another process still holds the file and can write. Looked up only where asks_who_holds_it(), by handles and in
+    // /proc, or asks_who_inherited_it(), in /proc only: for processes that have this inode.
     bool held_elsewhere = false;
-    // It has the name of a log, or of another file that is worth having although its writer was killed.
+    // The file has the name of a log, or of another file that is kept although its writer was killed (--keep-on-kill).
     bool has_log_name = false;
 };
 
 enum class CloseAction : std::uint8_t {
     kCommit,
-    // Not the end, or not to be told here: report a kept error, else succeed. RELEASE commits what is left.
+    // Not the end of writing, or not known to be: the close succeeds unless `is_lost`, and the last RELEASE decides
+    // about what is left.
     kWait,
-    // Killed before anything was written, where another process truncated the file too, and answers for it, or where
-    // all was saved before it truncated.
+    // The process was killed before anything was written. Either another process truncated the file, too, and answers
+    // for it, or all was saved before this one truncated it and others hold it.
     kGiveWay,
     // The writer was killed in the middle, but others hold the file and may write on.
     kLeave,
@@ -64,8 +65,9 @@ struct CloseDecision {
     friend bool operator==(const CloseDecision&, const CloseDecision&) = default;
 };
 
-// As far as it was written. What was truncated and not written since is not worth the version before it, nor is what
-// was cut of a file that is no log.
+// Whether what a killed process left is published as far as it was written: of a log, or of a file that was only
+// appended to. False if the file was truncated and not written since, or if a file that is no log was resized: the
+// version before it is worth more.
 [[nodiscard]] bool is_kept_when_killed(const VersionState& version, bool has_log_name);
 
 [[nodiscard]] bool asks_who_holds_it(const CloseFacts& facts);
@@ -76,14 +78,14 @@ struct CloseDecision {
 
 enum class ReleaseAction : std::uint8_t { kCommit, kAbort };
 
-// At the last RELEASE, for what no close has committed. A disowned handle is that of a process which was killed in
-// its open(2), and no FLUSH has come before. `opener`: how the process that opened it ends. For a mapping this tells
-// whether all of it was written: a killed process stops midway, and of one that is gone nothing is known.
+// Decides, at the last RELEASE, about what no close has committed. `is_disowned`: the process was killed in its
+// open(2), and no FLUSH has come. `opener`: how the process that opened the file ends. For a mapping this shows whether
+// all of it was written: a killed process stops midway, and of one that is gone nothing is known.
 [[nodiscard]] ReleaseAction decide_release(const VersionState& version, bool is_disowned = false,
                                            ExitState opener = ExitState::kRunning);
 
-// Where the connection to the kernel ended before the RELEASE came, as `umount -f` does: no process can go on with the
-// file, and whether one was done with it is not known.
+// Decides where the connection to the kernel ended before the RELEASE came, as with `umount -f`: no process can go on
+// with the file, and whether one was done with it is not known.
 [[nodiscard]] ReleaseAction decide_cut_off(const VersionState& version, bool has_log_name);
 
 }  // namespace ckptfs::fs

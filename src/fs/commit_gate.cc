@@ -22,12 +22,13 @@ namespace ckptfs::fs {
 namespace {
 
 constexpr std::size_t kRequestsAtOnce = 16;
-// Its mount ends it within a few seconds.
+// The mount that has lost the upload's reply ends it within a few seconds.
 constexpr int kLooksAtLostUploads = 10;
 constexpr Milliseconds kBetweenLooks{1'000};
-// Rights change, and a refusal may be a slip of the store's.
+// The list of uploads is asked for again after a refusal: rights change, and a refusal may be a slip of the store's.
 constexpr std::chrono::minutes kAskForUploadsAgain{10};
-// An answer that has expired when it is given is of no use; the store responds again by then.
+// The gate asks at most this often: an answer that has expired when it comes is of no use, and the store responds again
+// by then.
 constexpr int kMostAsked = 3;
 
 }  // namespace
@@ -48,7 +49,7 @@ void CommitGate::announced_by_others(const std::string& marker_key, const std::s
                                      const Reply<std::vector<std::uint64_t>>& reply) {
     unsent_.collect(directory_of(marker_key), {disk}, [reply](Result<std::vector<UnsentDirectory>> unsent) {
         if (unsent || is_refused_by_store(unsent.error())) {
-            // Who may not look cannot wait either.
+            // A mount that may not list cannot wait either.
             reply(unsent ? digests_of(*unsent) : std::vector<std::uint64_t>());
         } else {
             reply(failure(std::move(unsent.error())));
@@ -66,7 +67,7 @@ void CommitGate::check_again(const std::string& marker_key, const AskedBy& by, R
     });
 }
 
-// After the look at what is unsent: what has failed is told before what was announced is withdrawn.
+// To be called after unsent_.look(): a failure is recorded before the announcement is withdrawn.
 Status CommitGate::check_evidence_again(const std::string& directory, const std::string& marker_key,
                                         WallTime acknowledged) {
     Result<Evidence> evidence = gather(directory);
@@ -80,7 +81,7 @@ Status CommitGate::check_evidence_again(const std::string& directory, const std:
                   [&](const OpenUpload& upload) { return upload.initiated > acknowledged + kTimesDifferBy; });
     std::optional<UploadId> in_the_way;
     const Status allowed = check_unfinished({marker_key}, std::move(evidence->unfinished), in_the_way);
-    // It ends, or does not count any more after a while.
+    // The upload ends, or does not count any more after a while.
     return allowed ? Status() : Status(ask_again(allowed.error()));
 }
 
@@ -102,7 +103,7 @@ Result<StillCounts> CommitGate::allow(const std::string& directory, const std::v
         if (const Status allowed = check_markers(directory, markers, wait); !allowed) {
             return failure(allowed.error());
         }
-        // Else its own requests have waited for the end of an outage.
+        // False if the gate's own requests have waited for the end of an outage.
         if (counts() || asked == kMostAsked) {
             return counts;
         }
@@ -178,7 +179,7 @@ bool CommitGate::may_be_lost(const UploadId& upload) const {
     return parts ? parts->empty() : is_upload_gone(parts.error());
 }
 
-// Without those that have begun since the first look: they could go on for ever.
+// Does not wait for what was announced after the first look: that could go on for ever.
 Result<CommitGate::Evidence> CommitGate::gather_once_sent(const std::string& directory, const std::string& what,
                                                           Wait& wait) {
     for (;;) {
@@ -209,7 +210,7 @@ Status CommitGate::check_once(const std::string& directory, const std::vector<st
     if (Status allowed = check_failed(directory, markers, std::move(evidence->failed), WallTime::max()); !allowed) {
         return allowed;
     }
-    // What a disk has acknowledged is sent by uploads, too.
+    // A disk sends what it has acknowledged by uploads, too.
     std::vector<OpenUpload>& unfinished = evidence->unfinished;
     const auto sent =
         std::stable_partition(unfinished.begin(), unfinished.end(), [&evidence](const OpenUpload& upload) {
@@ -257,7 +258,8 @@ Status CommitGate::check_unfinished(const std::vector<std::string>& markers, std
     return {};
 }
 
-// In the order in which a file that fails leaves them: one that has ended by the time of its list shows in a later one.
+// Asks in the order in which a failing file leaves these states: one that has left a state by the time of its list
+// shows in a later list.
 Result<CommitGate::Evidence> CommitGate::gather(const std::string& directory) {
     std::set<std::string> own = being_written();
     const std::string hidden = hidden_prefix(state_.env.prefix, directory);
@@ -271,19 +273,19 @@ Result<CommitGate::Evidence> CommitGate::gather(const std::string& directory) {
         return failure(!uploads ? uploads.error() : !hidden_uploads ? hidden_uploads.error() : unsent.error());
     }
     Evidence evidence{{}, of_others(std::move(*uploads), std::move(own)), std::move(*unsent)};
-    // What was an upload before is an object until the file has its name.
+    // A hidden upload that was completed is a hidden object until the file has its name.
     const Result<std::vector<ObjectInfo>> hidden_objects = list_all(state_.env.store, hidden);
     if (!hidden_objects) {
         return failure(hidden_objects.error());
     }
-    // A file that failed has its record before anything else of it is ended or removed.
+    // A failed file has its record before anything else of it is ended or removed.
     Result<std::vector<FailedRecord>> failed = records(directory);
     if (!failed) {
         return failure(failed.error());
     }
     evidence.failed = std::move(*failed);
     for (const OpenUpload& upload : *hidden_uploads) {
-        // Each is seen for the first time: the next one of the same file has another hidden key.
+        // Each upload has a time of its own: the next one of the same file has another hidden key.
         const bool is_told = upload.initiated != WallTime{};
         add_hidden(evidence, upload.upload.key,
                    is_told ? upload.initiated : first_seen_.of(upload, state_.env.clock.wall_now()));
@@ -298,9 +300,8 @@ std::set<std::string> CommitGate::being_written() const {
     std::set<std::string> keys;
     const NodeTable::Lock lock = state_.nodes.lock();
     for (const NodePtr& node : state_.nodes.with_writers(lock)) {
-        // One that is saved may stay open for as long as a child process lives: an upload is another mount's. Of one
-        // that has failed the record tells.
-        // One that is open and unwritten has no upload either.
+        // A saved file may stay open for as long as a child process lives: an upload of its key is another mount's. A
+        // failed file has its record, and one that is open and unwritten has no upload.
         if (node->writer->dirty() && !node->writer->pristine() && !node->writer->failed()) {
             keys.insert(node->writer->key());
         }
@@ -331,13 +332,14 @@ Result<std::vector<OpenUpload>> CommitGate::told(Result<std::vector<OpenUpload>>
 }
 
 std::vector<OpenUpload> CommitGate::of_others(std::vector<OpenUpload> uploads, std::set<std::string> own) const {
-    // Of before and after the list was made. What was saved in between is in the bucket by now.
+    // Keys that were being written before and after the list was made. What was saved in between is in the bucket by
+    // now.
     own.merge(being_written());
     const std::string control = state_.env.prefix + std::string(kControlDirectory) + "/";
     std::erase_if(uploads, [&](const OpenUpload& upload) {
         const std::string& key = upload.upload.key;
-        // That of a copy, by a rename or link(2), and that of a file that failed, which is being ended, have no writer
-        // here.
+        // `is_own`: the upload of a copy, by a rename or link(2), and that of a failed file, which is being ended, have
+        // no writer here.
         return upload.is_own || own.contains(key) || key.starts_with(control) ||
                may_be_missing(key, state_.env.write.config);
     });
@@ -358,7 +360,7 @@ Result<CommitGate::States> CommitGate::look(const std::set<std::string>& keys) {
         for_each_in_parallel(list.size(), kRequestsAtOnce, [&](std::size_t index, std::function<void(Status)> done) {
             state_.env.store.head(list[index], [&, this, index, done = std::move(done)](Result<ObjectInfo> object) {
                 if (object) {
-                    // As records have it, which are for other mounts.
+                    // The bucket's ETag, as in records, which are for other mounts.
                     object->etag = state_.env.etag_there(list[index], object->etag);
                     found[index] = std::move(*object);
                 } else if (object.error().errno_value != ENOENT) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of failed files: see fs/commit_gate.h.
+// What CommitGate does about failed files: see fs/commit_gate.h.
 #include <algorithm>
 #include <future>
 #include <map>
@@ -19,10 +19,10 @@ namespace ckptfs::fs {
 namespace {
 
 constexpr std::size_t kRequestsAtOnce = 16;
-// Ours are a few lines.
+// Records that ckptfs writes are a few lines.
 constexpr std::uint64_t kMaxRecordBytes = 4096;
 
-// What tells whether these files were made good, or their directories made anew.
+// Keys that show whether these files were written again, or their directories made again.
 std::set<std::string> keys_of(const std::vector<FailedRecord>& failed, const std::string& directory) {
     std::set<std::string> keys;
     for (const FailedRecord& record : failed) {
@@ -39,7 +39,7 @@ std::set<std::string> keys_of(const std::vector<FailedRecord>& failed, const std
 Result<std::vector<FailedRecord>> CommitGate::failures_below(const std::string& directory) {
     Result<std::vector<FailedRecord>> known = records(directory);
     if (!known && is_refused_for_good(known.error())) {
-        // A marker below it would not be allowed.
+        // A mount that may not list records is allowed no marker below the directory either.
         return std::vector<FailedRecord>();
     }
     if (!known || known->empty()) {
@@ -81,11 +81,11 @@ void CommitGate::move_failures(const std::vector<FailedRecord>& failures, const 
             file.process = record.process;
             file.began = record.began;
             if (!record.record_etag.empty() || record.host != state_.env.host) {
-                // A record that does not say is not this machine's either.
+                // A record without a host is not this machine's either.
                 file.host = record.host.empty() ? "another machine" : record.host;
             }
             state_.env.store.head(file.key, [&file, done = std::move(done)](const Result<ObjectInfo>& object) {
-                // The copy of the version that stayed.
+                // What has the new name is the copy of the version that stayed.
                 if (object || object.error().errno_value == ENOENT) {
                     file.etag_before = object ? object->etag : "";
                 }
@@ -94,7 +94,7 @@ void CommitGate::move_failures(const std::vector<FailedRecord>& failures, const 
         }));
     std::vector<std::future<Status>> recorded;
     for (const FailedFile& file : files) {
-        // Of a directory that is replaced.
+        // An earlier failure below the directory that is replaced.
         state_.failed.clear(file.key, [] {});
         state_.failed.add(file);
         recorded.push_back(
@@ -122,7 +122,7 @@ Status CommitGate::check_failed(const std::string& directory, const std::vector<
     if (Status told = read_all(failed); !told) {
         return ask_again(told.error());
     }
-    // However late it has failed, the marker may have waited for it.
+    // A file counts by when it was begun, however late it failed: the marker may have waited for it.
     std::erase_if(failed, [acknowledged](const FailedRecord& record) {
         return acknowledged != WallTime::max() && record.began && *record.began > acknowledged + kTimesDifferBy;
     });
@@ -137,12 +137,12 @@ Status CommitGate::check_failed(const std::string& directory, const std::vector<
 
 Result<std::vector<FailedRecord>> CommitGate::records(const std::string& directory) {
     const std::string place = state_.failed.record_key(directory);
-    // What this mount knows is newer than what it has written. Another may have failed to write the same file since.
-    // Before the list: a record that is written meanwhile counts as not written yet.
+    // What this mount knows is newer than the records it has written. Another mount may have failed to write the same
+    // file since. Read before the list: a record that is written meanwhile counts as not written yet.
     std::map<std::string, FailedRecord> own;
     for (FailedRecord& record : state_.failed.below(directory)) {
         if (state_.failed.is_untold(record.key)) {
-            // Only the version under the name tells: this machine's clock may be another than the store's.
+            // Only the version under the name decides: the clock of this machine may differ from the store's.
             record.failed = WallTime::max();
         }
         own.emplace(record.key, std::move(record));
@@ -161,9 +161,9 @@ Result<std::vector<FailedRecord>> CommitGate::records(const std::string& directo
             known->second.failed = failed_by(object.last_modified, known->second.late);
         }
         const auto left = cleared.find(key);
-        // Where it is not known to be this mount's, the version under the name tells.
+        // If the record is not known to be this mount's, the version under the name decides.
         const bool is_cleared = left != cleared.end() && left->second == object.etag;
-        // Where one is not out yet, an earlier record is in its place: the facts of that one count as well.
+        // If this mount's record is not written yet, an earlier one is in its place, whose facts count as well.
         const bool is_known =
             known != own.end() && (written.empty() ? !state_.failed.is_untold(key) : written == object.etag);
         if (!is_cleared && !is_known && !may_be_missing(key, state_.env.write.config)) {
@@ -195,7 +195,7 @@ Status CommitGate::check_record(const FailedRecord& record, const NameState& sta
                                record.reason.empty() ? "its record does not say why" : record.reason, in_minutes(ttl)));
 }
 
-// Also where a file seems to have been written since: its record may name that commit as one that failed.
+// Reads a record also if its file seems to have been written since: it may name that commit as one that failed.
 Status CommitGate::read_all(std::vector<FailedRecord>& records) {
     Status told =
         for_each_in_parallel(records.size(), kRequestsAtOnce, [&](std::size_t index, std::function<void(Status)> done) {

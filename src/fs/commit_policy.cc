@@ -28,7 +28,7 @@ constexpr std::string_view kLate = "late: ";
 constexpr std::string_view kNoted = "noted: ";
 constexpr std::string_view kBegan = "began: ";
 
-// As ckptfs gc keeps what is left, unless it is told otherwise.
+// How long ckptfs gc keeps what is left, by default.
 constexpr Milliseconds kKept = std::chrono::hours(24);
 
 constexpr std::array<std::string_view, 5> kTemporaryEndings{".tmp", ".temp", ".part", ".partial", ".incomplete"};
@@ -68,7 +68,7 @@ std::string record_text(const FailedRecord& record) {
     if (record.late > seconds(0)) {
         text += format("{}{}\n", kLate, record.late.count());
     }
-    // The last, because it may be longer than what is read of a record.
+    // The reason comes last, because it may be longer than what is read of a record.
     return text + format("{}{}\n", kReason, escaped(record.reason));
 }
 
@@ -164,7 +164,7 @@ bool still_failed(const FailedRecord& record, const NameState& state, WallTime n
     if (!state.object || is_left_by_failed(record.unanswered, *state.object)) {
         return true;
     }
-    // Within one second only the version tells, and of a large object the time is that at which its upload began.
+    // Within one second only the version decides, and the time of a large object is when its upload began.
     const bool another_version = record.etag_before && *record.etag_before != state.object->etag;
     return !another_version && state.object->last_modified <= record.failed;
 }
@@ -188,7 +188,7 @@ bool is_on_its_way(WallTime told, WallTime now) {
 
 bool is_in_the_making(const OpenUpload& upload, const std::optional<ObjectInfo>& object, WallTime now,
                       Milliseconds ttl) {
-    // Last-Modified is told to the second, and of a large object it may be when its upload began.
+    // Last-Modified is exact to the second, and for a large object it may be when its upload began.
     const bool written_since =
         object && object->last_modified >= std::chrono::floor<std::chrono::seconds>(upload.initiated);
     return !written_since && now - upload.initiated <= ttl;

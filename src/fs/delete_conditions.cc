@@ -17,7 +17,7 @@ namespace ckptfs::fs {
 namespace {
 
 constexpr Milliseconds kAskAgainAfter{60'000};
-// Both are told to the second, and an upload of one byte takes no longer.
+// Both times are exact to the second, and an upload of one byte takes no longer than this.
 constexpr std::chrono::seconds kSameTime{5};
 
 Result<std::vector<DeleteFailure>> remove_pinned(ObjectStore& store, const std::string& key, const std::string& etag) {
@@ -28,7 +28,7 @@ bool is_another_version(const Result<std::vector<DeleteFailure>>& failures) {
     return failures && failures->size() == 1 && failures->front().error.errno_value == ESTALE;
 }
 
-// Rights may be given later.
+// Whether asking again is useless. Rights may be granted later, so EACCES is not final.
 bool is_final(const Error& error) {
     return !error.retryable && error.errno_value != EACCES && error.errno_value != ECANCELED;
 }
@@ -43,7 +43,8 @@ struct Found {
     bool dates_agree = false;
 };
 
-// Of an object that is there, and when its upload was answered. A refusal is an answer: no.
+// Probes with an object that is there; its upload was answered at `uploaded`. A final refusal means that conditions are
+// not honoured.
 Result<Found> probe(ObjectStore& store, const std::string& key, WallTime uploaded) {
     const auto wrong = remove_pinned(store, key, kWrongETag);
     if (!is_another_version(wrong)) {
@@ -75,7 +76,7 @@ Result<Found> probe_once(ObjectStore& store, const std::string& key) {
     }
     Result<Found> found = probe(store, key, made->last_modified);
     if (!found || !found->honoured) {
-        // Gone already where the conditions were passed over.
+        // The object is gone already if the store ignored the conditions.
         static_cast<void>(wait_for<void>([&](auto done) { store.remove(key, done); }));
     }
     return found;
@@ -140,7 +141,7 @@ DeletePins DeleteConditions::find_out() {
             known_ = Known::kAsking;
         }
     }
-    // Also where another is asking: its thread may be one that is waited for here.
+    // Asks even if another thread is to ask: that one may be waiting for this one.
     ask();
     const MutexLock lock(mutex_);
     return pins();
@@ -150,7 +151,7 @@ void DeleteConditions::ask() {
     {
         const MutexLock lock(mutex_);
         if (known_ != Known::kAsking) {
-            // Another was faster.
+            // Another thread has asked meanwhile.
             return;
         }
     }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the store honours conditional deletes: only there may a removal be acknowledged before it is made, because
-// only there does one that lands late spare what another mount has committed meanwhile.
+// Whether the store honours conditional deletes. Only then may a removal be acknowledged before it is made: a
+// conditional delete that arrives late spares what another mount has committed meanwhile.
 //
-// Probed once per mount, with an object of its own below .ckptfs/, in five requests: a wrong ETag must be
-// refused, and the ETag that listings show must be accepted. The same requests show whether the store dates objects and
-// answers by one clock, which a proxy between may not let it do. Without an answer the probe is retried after a minute.
+// Probed once per mount, with an object of its own below .ckptfs/, in five requests: a wrong ETag must be refused, and
+// the ETag that listings show must be accepted. The same requests show whether the store dates objects and replies by
+// one clock, which a proxy in between may prevent. Without a result the probe is retried after a minute.
 //
-// Ownership: store, executor and clock outlive it; held by shared_ptr, since what goes on in the background may outlast
-// its owner. Threads: all functions may be called from any thread.
+// Ownership: store, executor and clock outlive it; held by shared_ptr, since a probe in the background may outlast its
+// owner. Threads: all functions may be called from any thread.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@
 
 namespace ckptfs::fs {
 
-// Whether a removal in a batch may name the version that is meant.
+// Whether a removal in a batch can be pinned to a version (If-Match).
 enum class DeletePins : std::uint8_t { kUnknown, kHonoured, kIgnored };
 
 class DeleteConditions : public std::enable_shared_from_this<DeleteConditions> {
@@ -32,15 +32,17 @@ public:
     DeleteConditions(ObjectStore& store, Executor& blocking, const Clock& clock, std::string prefix)
         : store_(store), blocking_(blocking), clock_(clock), prefix_(std::move(prefix)) {}
 
-    // False until it is known; the probe goes on in the background.
+    // Whether conditional deletes are honoured; false until that is known. Starts a probe in the background if
+    // necessary.
     [[nodiscard]] bool honoured();
-    // Finds out first. On threads that may wait only.
+    // Probes first if the result is not known; kUnknown for a minute after a probe that failed. Blocks.
     [[nodiscard]] DeletePins find_out();
-    // Where it honours them: Last-Modified can be compared with the store's time as its answers tell it.
+    // If the store honours them: whether Last-Modified can be compared with the store's time as its replies give it.
     [[nodiscard]] bool dates_agree() const;
-    // An object of the probe may be in the store.
+    // A probe is under way: its object may be in the store.
     [[nodiscard]] bool is_asking() const;
-    // Calls back once no object of the probe is in the store, or could not be removed; at once where none is under way.
+    // Calls back once the object of the probe is gone from the store, or could not be removed; at once if no probe is
+    // under way.
     void when_idle(std::function<void()> run);
 
 private:

@@ -99,7 +99,7 @@ void Directories::rmdir(NodeId parent, std::string name, Orphan orphan, const Pl
         reply(failure(ESTALE, "the directory is gone"));
         return;
     }
-    // What is removed one after the other may be directories, too.
+    // Directories count in a run of removals, too.
     static_cast<void>(batches_.removal_begins(parent_node));
     batches_.when_settled(id, [=, this, orphan = std::move(orphan), reply = std::move(reply)] {
         if (std::optional<Error> failed = batches_.take_failure(id)) {
@@ -173,7 +173,7 @@ std::vector<std::shared_ptr<FileWriter>> Directories::note_removed(const NodePtr
     const NodeTable::Lock lock = state_.nodes.lock();
     if (const NodePtr directory = state_.nodes.child(lock, parent, name)) {
         for (const NodePtr& node : state_.nodes.objects_below(lock, directory)) {
-            // Saved and still open here, and removed by another mount.
+            // The file is saved and still open here; another mount has removed it.
             if (node->writer != nullptr && !node->has_its_name_here()) {
                 state_.nodes.unlink(lock, node);
             }
@@ -221,7 +221,7 @@ bool Directories::unlink_in_batch(const NodePtr& parent, const std::string& name
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         const NodePtr node = state_.nodes.child(lock, parent, name);
-        // Without an ETag nothing would pin it.
+        // Without an ETag the removal could not be pinned to a version.
         if (node == nullptr || node->writer != nullptr || !node->committed || node->committed->etag.empty() ||
             !state_.nodes.overtaken(lock, parent, name).empty()) {
             return false;
@@ -237,7 +237,7 @@ bool Directories::unlink_in_batch(const NodePtr& parent, const std::string& name
         return false;
     }
     for (const std::shared_ptr<FileWriter>& writer : note_unlinked(parent, name)) {
-        // Opened meanwhile.
+        // The file was opened meanwhile.
         state_.env.blocking.post([orphan, writer] { orphan(writer); });
     }
     batches_.removal_ends(parent);
@@ -257,7 +257,7 @@ void Directories::unlink_alone(const NodePtr& parent, std::string name, Orphan o
     unlink->name = std::move(name);
     unlink->orphan = std::move(orphan);
     unlink->reply = std::move(reply);
-    // A commit that is on its way may be large: it is given up before it is waited for.
+    // A commit under way may be large: it is given up before it is waited for.
     const bool alone = state_.key_order.is_first(unlink->place);
     state_.env.blocking.post([this, unlink, alone] {
         const Status removed = unlink_now(*unlink);
@@ -265,7 +265,7 @@ void Directories::unlink_alone(const NodePtr& parent, std::string name, Orphan o
             end_unlink(*unlink, removed);
             return;
         }
-        // Then it removes what that has left, or a rename has given the name.
+        // A second removal, of what the change before has left, or what a rename has given the name.
         state_.key_order.when_first(unlink->place, [this, unlink] {
             state_.env.blocking.post([this, unlink] { end_unlink(*unlink, unlink_now(*unlink)); });
         });
@@ -293,7 +293,8 @@ void Directories::unlink_in_turn(const NodePtr& parent, std::string name, Orphan
     taken();
 }
 
-// As on a local disk for the second of two that remove it. What another mount has made since is removed.
+// Whether this is the second of two removals of the name, which fails as on a local disk. What another mount has made
+// there since is removed.
 bool Directories::is_gone(const Unlink& unlink) {
     std::string key;
     {
@@ -372,7 +373,7 @@ void Directories::keep_when_empty(const NodePtr& directory, bool soon) {
         first = below->objects.empty() ? "" : below->objects.front().key;
     }
     if (first.empty()) {
-        // It was there before, so that what has failed in it has failed still.
+        // The directory was there before, so that what has failed in it still counts.
         if (const Status made = put_marker(list.prefix, WallTime{}); !made && made.error().errno_value != EEXIST) {
             give_up(made.error());
             return;

@@ -30,8 +30,8 @@ public:
     void mkdir(NodeId parent, std::string name, Reply<Entry> reply);
     // Called with a writer whose file is removed while it is open; may block.
     using Orphan = std::function<void(const std::shared_ptr<FileWriter>&)>;
-    // Called once: from then on the removal has its place in KeyOrder, where later changes of the name wait for it, or
-    // needs none.
+    // Called once, when the removal has its place in KeyOrder, where later changes of the name wait for it, or needs
+    // none.
     using PlaceTaken = std::function<void()>;
     void rmdir(NodeId parent, std::string name, Orphan orphan, const PlaceTaken& taken, Reply<void> reply);
     void unlink(NodeId parent, std::string name, Orphan orphan, const PlaceTaken& taken, Reply<void> reply);
@@ -46,8 +46,8 @@ public:
               Reply<std::vector<DirectoryEntry>> reply);
     void release(HandleId handle);
 
-    // Puts a marker where the directory would vanish with its last key; `soon`: without looking whether it does,
-    // because name after name is removed. Blocks.
+    // Writes the directory's marker if it would vanish with its last key. `soon`: writes it without looking whether
+    // that is so, because name after name is removed. Blocks.
     void keep_when_empty(const NodePtr& directory, bool soon = false);
 
 private:
@@ -55,7 +55,7 @@ private:
         NodePtr parent;
         std::string name;
         KeyOrder::Place place = 0;
-        // The last one of the mount before it was asked for.
+        // NodeTable::last_removal() when the removal was asked for.
         std::uint64_t last_removal = 0;
         Orphan orphan;
         Reply<void> reply;
@@ -63,24 +63,25 @@ private:
 
     Result<Entry> mkdir_now(NodeId parent_id, const std::string& name);
     Status rmdir_now(NodeId parent_id, const std::string& name, const Orphan& orphan);
-    // The directory's name leads nowhere any more, nor do versions that were overtaken below it.
+    // Notes that the directory's name leads nowhere any more. Returns the writers of overtaken versions below it, which
+    // are removed as well.
     std::vector<std::shared_ptr<FileWriter>> note_removed(const NodePtr& parent, const std::string& name);
-    // True where the removal is acknowledged, or will be.
+    // True if the removal is acknowledged, or will be.
     bool unlink_in_batch(const NodePtr& parent, const std::string& name, const Orphan& orphan, const PlaceTaken& taken,
                          const Reply<void>& reply);
     void unlink_alone(const NodePtr& parent, std::string name, Orphan orphan, const PlaceTaken& taken,
                       Reply<void> reply);
-    // After removals and renames of the name whose callers were killed.
+    // Removes the name after the removals and renames of it whose callers were killed.
     void unlink_in_turn(const NodePtr& parent, std::string name, Orphan orphan, const PlaceTaken& taken,
                         Reply<void> reply);
     [[nodiscard]] bool is_gone(const Unlink& unlink);
-    // The name leads nowhere any more; returns the file's writers.
+    // Notes that the name leads nowhere any more; returns the file's writers.
     std::vector<std::shared_ptr<FileWriter>> note_unlinked(const NodePtr& parent, const std::string& name);
     Status unlink_now(const Unlink& unlink);
     void end_removal(const Unlink& unlink, const Status& status);
     void end_unlink(const Unlink& unlink, const Status& status);
     Status put_marker(const std::string& key, std::optional<WallTime> made = std::nullopt);
-    // A rename that is not finished has a marker there.
+    // Whether a rename that is not finished has a marker there.
     bool is_hidden(const std::string& key);
 
     SharedState& state_;

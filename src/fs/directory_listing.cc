@@ -17,10 +17,10 @@ namespace {
 constexpr std::uint64_t kDotEntries = 2;
 // A page of a thousand compressed files at 30 ms each: half a second.
 constexpr std::size_t kContentsAtOnce = 64;
-// A page of names is read and looked through by then.
+// A caller has read a page of names, and looked through it, by then.
 constexpr Milliseconds kBelieved{std::chrono::seconds(10)};
 
-// glibc takes ENOENT for the end of an empty directory.
+// Not ENOENT, which glibc treats as the end of an empty directory.
 Failure gone(const std::string& directory_key) {
     return failure(ESTALE, directory_key + " was removed or renamed while it was open");
 }
@@ -94,7 +94,7 @@ Status DirectoryListing::next_page() {
     }
     const Result<ListResponse> page = fetch_page(request);
     if (token_.empty() && key_now() != key_) {
-        // This mount has renamed it: from the beginning, under its new name.
+        // This mount has renamed the directory: it is listed from the beginning, under its new name.
         return {};
     }
     if (!page) {
@@ -153,7 +153,7 @@ Status DirectoryListing::check_is_there(const ListRequest& request, const ListRe
     return *another || key_now() != request.prefix ? gone(request.prefix) : Status{};
 }
 
-// After the page was answered: whose rename hides a directory deletes what is in it later.
+// To be called after the page was answered: a rename hides a directory before it deletes what is in it.
 Result<bool> DirectoryListing::is_another(const std::string& directory_key) {
     if (directory_ == state_.nodes.root()) {
         return false;
@@ -181,7 +181,7 @@ Result<bool> DirectoryListing::is_another(const std::string& directory_key) {
     return has_marker ? is_made_anew(first->objects.front()) : true;
 }
 
-// A rename that was undone has written the marker, too.
+// A marker that has changed is not enough: a rename that was undone has written it, too.
 Result<bool> DirectoryListing::is_made_anew(const ObjectInfo& marker) {
     if (marker.etag == marker_->etag && marker.last_modified == marker_->last_modified) {
         return false;
@@ -194,18 +194,20 @@ Result<bool> DirectoryListing::is_made_anew(const ObjectInfo& marker) {
     return directory_made(*written) > marker_->last_modified;
 }
 
-// A rename that the page shows may have been recorded after the records were listed: the page was sent again, or is
-// large. Both were sent at once, and their answers tell more of when they were listed than how long each took.
+// A rename that the page shows may have been recorded after the records were listed, if the request for the page was
+// sent again or the page is large. Both requests were sent at once, and the times of their replies show better when
+// they were listed than how long each took.
 bool DirectoryListing::is_late(const ListResponse& page, SteadyTime listed, const RecordedRenames& recorded) {
     return !page.common_prefixes.empty() && recorded.asked != SteadyTime{} && listed - recorded.answered >= kRecordLead;
 }
 
-// Where a destination was seen, its source is hidden by then. The other way round both may have been seen.
+// Destinations come first: if one is shown by now, its source is hidden when it is checked. In the other order both may
+// be shown.
 Status DirectoryListing::drop_hidden(ListResponse& page, const RecordedRenames& recorded) {
     return drop_hidden(page, recorded.destinations).and_then([&] { return drop_hidden(page, recorded.sources); });
 }
 
-// One of which that is not known is neither left out nor shown.
+// Fails if that cannot be found out for one of them: it is neither left out nor shown.
 Status DirectoryListing::drop_hidden(ListResponse& page, const std::unordered_set<std::uint64_t>& suspected) {
     std::vector<std::string> suspects;
     for (const std::string& key : page.common_prefixes) {
@@ -234,7 +236,7 @@ Status DirectoryListing::drop_hidden(ListResponse& page, const std::unordered_se
     return known;
 }
 
-// Reached by a name that was looked up before it was removed or its rename began.
+// Happens if the name was looked up before the directory was removed or its rename began.
 bool DirectoryListing::is_gone(const std::string& directory_key, const ListResponse& page) const {
     const bool empty = page.objects.empty() && page.common_prefixes.empty();
     const bool has_marker = !page.objects.empty() && page.objects.front().key == directory_key;
@@ -248,7 +250,7 @@ bool DirectoryListing::is_gone(const std::string& directory_key, const ListRespo
                         [](const auto& child) REQUIRES(node_table) { return child.second->writer != nullptr; });
 }
 
-// To this mount it is there until its rename is decided.
+// For this mount the directory is there until its rename is decided.
 bool DirectoryListing::is_moving(const NodeTable::Lock& /*lock*/) const {
     for (const Node* at = directory_.get(); at != nullptr; at = at->parent.get()) {
         if (at->moving) {
@@ -336,7 +338,7 @@ void DirectoryListing::finish() {
     at_end_ = true;
     const NodeTable::Lock lock = state_.nodes.lock();
     for (const std::string& name : only_here_) {
-        // Or it was saved since the page on which it would be was listed.
+        // The file is still only here, or it was saved since the page on which it would be was listed.
         if (is_newer(lock, state_.nodes.child(lock, directory_, name), started_)) {
             page_.push_back(Listed{name, false, {}, {}, true});
         }
@@ -353,7 +355,7 @@ std::vector<DirectoryEntry> DirectoryListing::entries_from(std::uint64_t offset,
     for (; offset >= page_offset_ && offset < page_offset_ + page_.size() && entries.size() < max_entries; ++offset) {
         const Listed& listed = page_[offset - page_offset_];
         if (listed.key.empty() && state_.nodes.child(lock, directory_, listed.name) == nullptr) {
-            // It was only here, and has been removed since.
+            // The file was only here, and has been removed since.
             continue;
         }
         entries.push_back(entry_of(lock, listed, with_attributes));
@@ -382,7 +384,7 @@ DirectoryEntry DirectoryListing::entry_of(const NodeTable::Lock& lock, const Lis
     DirectoryEntry entry;
     entry.name = listed.name;
     const NodePtr present = state_.nodes.child(lock, directory_, listed.name);
-    // Without a node the kernel takes the name only, and looks up what is used.
+    // Without a node the kernel takes the name only, and looks it up when it is used.
     if (!with_attributes || (present == nullptr && (state_.nodes.is_full(lock) || is_outdated(lock, listed)))) {
         const bool is_special_here = present != nullptr && is_special(present->type);
         entry.entry.attributes.type = is_special_here       ? present->type
@@ -393,10 +395,10 @@ DirectoryEntry DirectoryListing::entry_of(const NodeTable::Lock& lock, const Lis
         return entry;
     }
     NodePtr node = present;
-    // Of what was found only here no page says anything.
+    // No page says anything of a file that was found only here.
     const bool newer = listed.key.empty() || is_newer(lock, node, page_asked_);
-    // Its size is no other because it could not be asked for now: a reader may have it open. It was known, where what
-    // the node has of it was ever looked at.
+    // A size that cannot be looked up now has not changed: a reader may have the file open. It is known if the node's
+    // version was ever checked.
     const bool is_known_here = !listed.is_directory && node != nullptr && node->committed &&
                                node->checked != SteadyTime{} && !listed.version.etag.empty() &&
                                is_same_version(*node->committed, listed.version);
@@ -410,7 +412,7 @@ DirectoryEntry DirectoryListing::entry_of(const NodeTable::Lock& lock, const Lis
     }
     entry.entry = state_.entry(lock, *node);
     if (!newer && !is_known) {
-        // A caller that needs it asks for it.
+        // A caller that needs it looks it up.
         node->checked = SteadyTime{};
         entry.entry.valid_for = entry.entry.attributes.valid_for = Milliseconds(0);
     }

@@ -33,7 +33,7 @@ static_assert(kKeysAt + 2 * kMaxKeyBytes <= kDirectoryMarkerSize);
 constexpr unsigned kReplacesEmptyDirectory = 1;
 constexpr unsigned kSourceWasImplied = 2;
 constexpr std::size_t kHashDigits = 16;
-// A century far enough away that no clock overflows, in milliseconds.
+// In milliseconds: the year 2109. Times up to this overflow no clock.
 constexpr std::uint64_t kLatest = std::uint64_t{1} << 42;
 
 // Keys have at most 1,024 bytes. A longer ETag is not written down.
@@ -41,7 +41,7 @@ std::uint16_t size_u16(std::string_view key) {
     return static_cast<std::uint16_t>(key.size());
 }
 
-// The key of a directory below the prefix that a mount of the prefix shows.
+// Whether this is the key of a directory below the prefix that a mount of the prefix shows.
 bool is_directory_key(std::string_view key, std::string_view prefix) {
     if (!key.starts_with(prefix) || !key.ends_with('/') || key.size() > kMaxKeyBytes) {
         return false;

@@ -2,13 +2,13 @@
 // What a rename of a directory writes into the bucket, to the byte as ckptfs-format(5) says. Pure functions.
 //
 // A marker hides its directory on every mount: the destination while it is filled (pending), then the source while it
-// is emptied (moved). Both have one fixed size, by which a list of the directory shows them. The record of the rename
-// has the same layout; it decides whether the rename took effect, and its age shows whether a process still works on
-// it. The list of names says which keys the rename moves.
+// is emptied (moved). Both have one fixed size, by which a list of the directory tells them from other objects. The
+// record of the rename has the same layout; it decides whether the rename took effect, and its age shows whether a
+// process still works on it. The list of names says which keys the rename moves.
 //
 // A marker that a rename writes for a directory that was there before says so in its metadata, with the time at which
-// the directory was made: else it would look as if it had been made anew, and what had failed in it before would count
-// as gone (commit_policy.h).
+// the directory was made: otherwise the directory would seem to be new, and what had failed in it before would no
+// longer count (commit_policy.h).
 //
 // What is parsed here comes from a bucket and may hold anything.
 #pragma once
@@ -26,10 +26,10 @@
 namespace ckptfs::fs {
 
 enum class MarkerState : std::uint8_t {
-    // Of a marker.
+    // States of a marker.
     kPending = 1,
     kMoved = 2,
-    // Of a record.
+    // States of a record.
     kCopying = 3,
     kCommitted = 4,
     kRollingBack = 5,
@@ -41,15 +41,16 @@ struct DirectoryMarker {
     bool replaces_empty_directory = false;
     // The source had no marker object; of kMoved only.
     bool source_was_implied = false;
-    // Of the mount that renames; `source` and `destination` begin with it.
+    // Prefix of the mount that renames; `source` and `destination` begin with it.
     std::string prefix;
     // Keys that end in '/'.
     std::string source;
     std::string destination;
-    // Of the rename, then of its last writer: UUIDs.
+    // UUIDs of the rename and of its last writer.
     std::string rename_id;
     std::string writer_id;
-    // By the writer's clock, to the millisecond; for people, and so that no two writes are alike.
+    // When this was written, by the writer's clock, to the millisecond; for people, and so that no two writes are
+    // alike.
     WallTime written{};
 };
 
@@ -61,37 +62,38 @@ inline constexpr std::size_t kDirectoryMarkerSize = 3211;
 }
 
 [[nodiscard]] std::string encode_marker(const DirectoryMarker& marker);
-// Nothing for other bytes, and for keys that no rename could have: outside the prefix, in the control directory, one
+// Empty for other bytes, and for keys that no rename could have: outside the prefix, in the control directory, one
 // within the other.
 [[nodiscard]] std::optional<DirectoryMarker> parse_marker(std::string_view bytes);
 
 // User metadata of a marker: when its directory was made, in milliseconds since 1970 by the store's clock.
 inline constexpr const char* kMadeMetadata = "ckptfs-made";
 [[nodiscard]] std::string made_text(WallTime made);
-// By a directory's marker object, whatever its state. The epoch: not known, long ago.
+// When a directory was made, by its marker object, whatever its state. The epoch: not known, long ago.
 [[nodiscard]] WallTime directory_made(const ObjectInfo& marker);
 
-// The marker belongs at this key.
+// Whether the marker belongs at this key.
 [[nodiscard]] bool marks(const DirectoryMarker& marker, std::string_view key);
 
-// Where the record and the list of names of this rename are.
+// Keys of the record and of the list of names of this rename.
 [[nodiscard]] std::string record_key(const DirectoryMarker& marker);
 [[nodiscard]] std::string names_key(const DirectoryMarker& marker);
 
-// A record's key tells which two directories it may hide, by hash; nothing for other keys.
+// The two directories that a rename may hide, by path_hash(), as the key of its record gives them; recorded_paths() is
+// empty for other keys.
 struct RecordedPaths {
     std::uint64_t source = 0;
     std::uint64_t destination = 0;
 };
 [[nodiscard]] std::optional<RecordedPaths> recorded_paths(std::string_view prefix, std::string_view record_key);
-// Of a directory's key.
+// XXH64 of a directory's key.
 [[nodiscard]] std::uint64_t path_hash(std::string_view directory_key);
 
 // One of the files that a rename moves.
 struct MovedName {
     // Its key, relative to the directory.
     std::string name;
-    // Of the version that is copied; empty where the store gives none.
+    // ETag of the version that is copied; empty if the store gives none.
     std::string etag;
 
     friend bool operator==(const MovedName&, const MovedName&) = default;

@@ -25,7 +25,7 @@ DirectoryMarker new_rename(const DirectoryMove& move) {
     return rename;
 }
 
-// Another process was faster: with a rename, a mkdir(2), or a repair.
+// Reports a lost race with another process (a rename, a mkdir(2), a repair) as EBUSY.
 Failure told(Error error, const std::string& key) {
     if (is_lost_race(error)) {
         error.errno_value = EBUSY;
@@ -58,7 +58,7 @@ Status DirectoryRename::run(const DirectoryRenameSteps& steps) {
         }
         return decided;
     }
-    // Where it was held up, others may have moved what failed, and have made it good since.
+    // If this process was held up, others may have moved the failures, and have resolved them since.
     const bool is_lost = record_.lost();
     if (is_lost) {
         steps.leave_failures();
@@ -106,7 +106,8 @@ Status DirectoryRename::look_at_source() {
     const auto head = [this](const std::string& key) {
         return ask<ObjectInfo>([&](auto done) { store_.head(key, done); });
     };
-    // A list does not tell metadata. What is replaced between the answers is found out when it is written over.
+    // HEAD, because lists have no metadata. A marker that is replaced between the replies is noticed when it is written
+    // over.
     std::future<Result<ObjectInfo>> source = head(move_.source);
     std::future<Result<ObjectInfo>> destination =
         move_.replaced_marker.empty() ? std::future<Result<ObjectInfo>>() : head(move_.destination);
@@ -174,7 +175,7 @@ Status DirectoryRename::hide_destination() {
     return written ? check_still_empty() : written;
 }
 
-// It is not found any more to save a file in; what was saved since it was looked at is in this list.
+// The hidden destination is not found any more to save a file in; this list has what was saved since it was checked.
 Status DirectoryRename::check_still_empty() {
     ListRequest list;
     list.prefix = move_.destination;
@@ -223,8 +224,8 @@ Status DirectoryRename::hide_source() {
     return {};
 }
 
-// Younger than the records that were just written, it would make those files good: the directory counts as made when it
-// was hidden.
+// A marker younger than the records that were just written would resolve their failures: so the directory counts as
+// made when it was hidden.
 Result<std::string> DirectoryRename::write_shown_marker(bool with_failures) {
     if (!with_failures) {
         return write_empty_marker(store_, move_.destination, destination_marker_);
@@ -242,7 +243,7 @@ Result<bool> DirectoryRename::show_destination(bool with_failures) {
         return true;
     }
     if (is_lost_race(shown.error())) {
-        // It is decided: a mount that has taken over can only go forward.
+        // The rename is decided: a mount that has taken over can only go forward.
         return false;
     }
     return left_to_others(shown.error());
@@ -294,12 +295,12 @@ Status DirectoryRename::go_back_when_lost() {
         return failure(record.error());
     }
     if (record && record->marker && record->marker->state == MarkerState::kCommitted) {
-        // It is decided after all: another mount goes forward with it.
+        // The rename is decided after all: another mount goes forward with it.
         return taken_over(move_.source);
     }
     Status back = record ? Status(taken_over(move_.source)) : record_.make_anew(rename, MarkerState::kRollingBack);
     if (back) {
-        // It was repaired, and this mount went on without knowing.
+        // The rename was repaired, and this mount went on without knowing.
         back = roll_back(store_, clock_, rename, announced_, {find_pins_(), while_held()}, own_);
         if (back) {
             back = record_.remove();
@@ -346,7 +347,7 @@ void DirectoryRename::remove_source() {
         removed = record_.remove();
     }
     if (!removed) {
-        // It is hidden, so that the rename has taken effect on every mount.
+        // The source is hidden, so that the rename has taken effect on every mount.
         log_warning(escaped(move_.source + " was renamed; the next mount that finds what is left of it deletes that: " +
                             removed.error().message));
     }

@@ -16,11 +16,11 @@ namespace ckptfs::fs {
 
 namespace {
 
-// A directory that is emptied meanwhile is not waited for.
+// A rename does not wait until a directory that is being emptied is empty.
 constexpr int kListsAtMost = 5;
 
-// Of a name that has changed since it was announced, both versions, the present one last: a copy may be there of the
-// other one.
+// Returns the present names, after the announced versions of those that have changed since: a copy of either version
+// may be there.
 std::vector<MovedName> with_former(const std::vector<MovedName>& announced, const std::vector<MovedName>& present) {
     std::map<std::string, std::string> etags;
     for (const MovedName& each : present) {
@@ -61,8 +61,8 @@ Status DirectoryRename::remove_copies(std::vector<RemoveRequest> copies) {
     return copies.empty() ? Status() : remove_versions(store_, std::move(copies), {find_pins_(), while_held()});
 }
 
-// A copy of this process whose source has changed, or is gone. Empty where it is gone itself; EBUSY where another mount
-// has saved the name since, maybe the very file, renamed there: its ETag is the same then.
+// The removal of a copy of this process whose source has changed, or is gone. Empty if the copy is gone itself; EBUSY
+// if another mount has saved the name since, perhaps by renaming the very file there: its ETag is the same then.
 Result<std::optional<RemoveRequest>> DirectoryRename::outdated_copy(const std::string& source, const Copied& copied) {
     const std::string key = move_.destination + source.substr(move_.source.size());
     Result<ObjectInfo> there = wait_for<ObjectInfo>([&](auto done) { store_.head(key, done); });
@@ -85,7 +85,7 @@ Result<std::optional<RemoveRequest>> DirectoryRename::outdated_copy(const std::s
     return std::optional(RemoveRequest(key, there->etag));
 }
 
-// The new ones replace nothing, so that what another mount has saved in their place stays.
+// New copies replace nothing, so that what another mount has saved in place of a former one stays.
 Status DirectoryRename::remove_former_copies(const std::vector<std::string>& sources) {
     std::vector<RemoveRequest> former;
     for (const std::string& source : sources) {
@@ -129,7 +129,7 @@ Status DirectoryRename::copy_what_changed() {
             gone_sources.push_back(source);
         }
     }
-    // Before their names go: a repair knows by these what may be a copy.
+    // Done before their names leave the list: by these a repair knows what may be a copy.
     if (Status gone = remove_former_copies(gone_sources); !gone) {
         return gone;
     }

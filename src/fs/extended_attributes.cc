@@ -108,7 +108,8 @@ void ExtendedAttributes::list(NodeId node, Reply<std::vector<std::string>> reply
     if (!object && object.error().errno_value != ENODATA) {
         reply(failure(object.error()));
     } else {
-        // Not what is kept: that is of the node, and who copies all attributes would wait for the store and the disk.
+        // Not what is kept: that belongs to this node, and a program that copies all attributes would wait for the
+        // store and the disk.
         reply(object ? std::vector<std::string>(kNames.begin(), kNames.end()) : std::vector<std::string>());
     }
 }

@@ -18,16 +18,16 @@ namespace ckptfs::fs {
 
 namespace {
 
-// Of one file: a record is read up to 4 KiB.
+// Commits of one file: of a record only 4 KiB are read.
 constexpr std::ptrdiff_t kMostUnanswered = 32;
 
-// To be called once for each of several, and once by the caller that counts them.
+// Calls `then` once the result was called for each of `count`, and once more by the caller that counts them.
 std::function<void()> joined(std::size_t count, std::function<void()> then) {
     auto all = std::make_shared<AllEnded>(count, [then = std::move(then)](const Status&) { then(); });
     return [all] { all->one_more({}); };
 }
 
-// The latest of both; whether there were any that `ids` had not.
+// Adds `more` to `ids` and keeps the latest of both; returns whether any of `more` was new.
 bool add_unanswered(std::vector<std::string>& ids, const std::vector<std::string>& more) {
     const std::size_t before = ids.size();
     std::copy_if(more.begin(), more.end(), std::back_inserter(ids),
@@ -48,7 +48,8 @@ FailedSiblings::FailedSiblings(ObjectStore& store, Clock& clock, Timer& timer, R
       notes_(std::move(notes)),
       acknowledging_(acknowledging) {}
 
-// As other mounts see it. The version that stays may not be in the bucket yet: it makes nothing good when it comes.
+// Describes the failure as other mounts see it. The version that stays may not be in the bucket yet: it resolves
+// nothing when it comes.
 void FailedSiblings::describe_to_others(FailedFile& file) const {
     if (acknowledging_ == nullptr || !file.etag_before || file.etag_before->empty()) {
         return;
@@ -104,7 +105,7 @@ void FailedSiblings::add(FailedFile file) {
     const bool failed_before = !is_new && !entry.cleared;
     const bool is_same_version =
         failed_before && entry.file.etag_before == file.etag_before && entry.file.opened == file.opened;
-    // What an earlier attempt may have left still makes nothing good.
+    // What an earlier attempt may have left still resolves nothing.
     std::vector<std::string> unanswered = failed_before ? entry.file.unanswered : std::vector<std::string>();
     if (!add_unanswered(unanswered, file.unanswered) && is_same_version) {
         return;
@@ -277,7 +278,7 @@ void FailedSiblings::directory_renamed(const std::string& old_directory, const s
             if (!each->second.cleared && (there == entries_.end() || there->second.cleared)) {
                 moved.push_back(each->second.file);
                 moved.back().since = moved.back().since.value_or(each->second.failed);
-                // Under this name since now: the directory counts as made by the rename.
+                // It has failed under this name since now: the directory counts as made by the rename.
                 moved.back().ago = {};
             }
         }
@@ -334,8 +335,7 @@ void FailedSiblings::looked_at(const std::string& key) {
     }
 }
 
-// The record of what failed on another mount, in a directory that was renamed here, stays: it may count there for
-// longer.
+// The record of a failure on another mount, in a directory that was renamed here, stays: it may count there for longer.
 void FailedSiblings::expire(Entry& entry) {
     const bool is_anothers = !entry.file.host.empty();
     if (entry.cleared || (is_anothers && !entry.recorded)) {

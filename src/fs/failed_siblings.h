@@ -3,12 +3,12 @@
 //
 // A record is a small object .ckptfs/failed/DIR/NAME. It is written when the file fails, and removed when the file was
 // written again or removed; both are tried until they succeed, and meanwhile this mount knows better than the bucket.
-// All mounts have one record of a name. One whose earlier version has been replaced meanwhile writes none: it would
-// take the place of the failure of who replaced it.
+// All mounts share one record per name. A mount writes none if the version before the failure has been replaced
+// meanwhile: it would take the place of a failure of the mount that replaced it.
 //
 // Changes are in failed_siblings.cc, records in failed_siblings_records.cc, questions in failed_siblings_questions.cc.
 //
-// Memory is bounded: of more than kMaxFiles, those whose records are in the bucket are remembered there only.
+// Memory is bounded: beyond kMaxFiles, files whose records are in the bucket are remembered there only.
 // Threads: all functions may be called from any thread and return at once; callbacks run without locks held, on any
 // thread.
 #pragma once
@@ -34,9 +34,9 @@ namespace ckptfs::fs {
 
 struct DiskAcknowledgement;
 
-// What records of a mount have in common.
+// What all records of a mount have in common.
 struct RecordPlace {
-    // Of the mount's keys.
+    // Prefix of the mount's keys.
     std::string prefix;
     std::string host;
     Milliseconds ttl{0};
@@ -45,31 +45,31 @@ struct RecordPlace {
 struct FailedFile {
     std::string key;
     std::string reason;
-    // The version that stays, empty where there is none; absent where that is not known.
+    // ETag of the version that stays: empty if there is none, absent if it is not known.
     std::optional<std::string> etag_before;
     pid_t process = 0;
-    // Where it failed on another machine, and its directory was renamed here.
+    // The machine where the file failed, if it is another one: its directory was renamed here.
     std::string host{};
-    // Commits of it that failed: what one of them has left all the same is not what another has written.
+    // Commits of the file that failed: an object that one of them has left all the same is not another writer's.
     std::vector<std::string> unanswered{};
-    // When it failed, where that is not now.
+    // When the file failed, if not now.
     std::optional<WallTime> since{};
-    // When it began to be written, where that is known: by the first attempt of those that nothing has made good.
+    // When the first of the attempts that failed, and that nothing has made good, began to write the file; if known.
     std::optional<WallTime> began{};
-    // For how long it has failed under this name, where that is not now.
+    // How long ago the file failed under this name, if not now.
     SteadyTime::duration ago{0};
-    // When it was opened for writing, which tells one attempt from another.
+    // When the file was opened for writing, which tells one attempt from another.
     SteadyTime opened{};
 };
 
-// A rename that succeeded.
+// A rename, link or symlink, and the process that asked for it.
 struct RenamedFile {
     std::string old_key;
     std::string new_key;
     // When the file was opened for writing.
     SteadyTime opened{};
     pid_t process = 0;
-    // Whether that process still runs.
+    // Whether a process still runs.
     std::function<bool(pid_t)> runs;
 };
 
@@ -80,59 +80,65 @@ public:
     static constexpr Milliseconds kTick{5'000};
     static constexpr std::size_t kMaxFiles = 10'000;
 
-    // `store`: the bucket itself. `acknowledging`: null where it acknowledges.
+    // `store`: the bucket itself. `acknowledging`: null if the bucket acknowledges, not a disk.
     FailedSiblings(ObjectStore& store, Clock& clock, Timer& timer, RecordPlace place, FailureNotes notes,
                    const DiskAcknowledgement* acknowledging = nullptr);
     ~FailedSiblings();
     FailedSiblings(const FailedSiblings&) = delete;
     FailedSiblings& operator=(const FailedSiblings&) = delete;
 
-    // Once for each failure. Again for the same file over the same version, or of the same attempt where that is not
-    // known, makes no difference before it is cleared, unless another commit of it was not answered.
+    // To be called once for each failure. A further call before the failure is cleared makes no difference if it is for
+    // the same version of the file (or, if that is not known, for the same attempt), unless another commit was not
+    // answered.
     void add(FailedFile file);
-    // The file was written again or removed. `then` comes when the bucket says so too, or the wait was long.
+    // The file was written again or removed. `then` is called when the record is gone from the bucket, or the wait was
+    // long (kLongestWait).
     void clear(const std::string& key, std::function<void()> then);
-    // By a commit that began then: a failure that came later is that of another attempt.
+    // Like clear(), by a commit that began at `begun`: a later failure is that of another attempt, and stays.
     void clear_from_before(const std::string& key, SteadyTime begun, std::function<void()> then);
-    // Where the file has not failed once more since this was asked for by below().
+    // Clears the failure if the file has not failed once more since below() returned it.
     void clear_failure(const FailedRecord& failure);
-    // Everything whose key begins with it.
+    // Like clear(), for every key that begins with `directory`.
     void clear_below(const std::string& directory, std::function<void()> then);
-    // Forgets those whose records are in the bucket: another mount acts for them, and for their records.
+    // Forgets failures whose records are in the bucket: another mount acts for them, and for their records.
     void leave_recorded_below(const std::string& directory);
-    // Calls back when the record of this file is in the bucket, at once where there is none to write.
+    // Calls back when the record of this file is in the bucket, or the attempt to write it has failed, or the wait was
+    // long; at once if none is being written.
     void when_recorded(const std::string& key, std::function<void()> then);
-    // For the end of the mount: tries again at once and then every kTick, and calls back when the bucket says of every
-    // failed file that it failed.
+    // For the end of the mount: tries again at once and then every kTick, and calls back when every failed file has its
+    // record in the bucket.
     void when_all_recorded(std::function<void()> then);
 
-    // A rename of a failed file was refused: it was to become `new_key`.
+    // A rename of a failed file to `new_key` was refused.
     void was_to_become(const std::string& old_key, const std::string& new_key);
-    // Clears what the rename makes good: the new name, files that were to become it, and one temporary file that the
-    // same program, or one that has ended, failed to write before it opened this one.
+    // Clears the failures that the rename resolves: that of the new name, and those of files that were to become it; if
+    // there are none, that of one temporary file in the same directory that the same program, or one that has ended,
+    // failed to write before it opened this one.
     void renamed(const RenamedFile& renamed, std::function<void()> then);
-    // Those below go with it.
+    // The directory was renamed: failures below it go with it.
     void directory_renamed(const std::string& old_directory, const std::string& new_directory,
                            std::function<void()> then);
 
-    // Not cleared, with the time by this machine's clock.
+    // Failures below `directory` that are not cleared, with their times by this machine's clock.
     [[nodiscard]] std::vector<FailedRecord> below(const std::string& directory) const;
-    // With the `most` latest of them.
+    // How many failures are not cleared, and the `most` latest of them.
     [[nodiscard]] UnwrittenFiles unwritten(std::size_t most) const;
     [[nodiscard]] bool knows(const std::string& key) const;
-    // Whether it failed and the bucket does not say so yet.
+    // Whether the file failed and its record is not in the bucket yet.
     [[nodiscard]] bool is_untold(const std::string& key) const;
     [[nodiscard]] std::vector<std::string> untold() const;
-    // Whether unlink(2) is to find the name although nothing is there. Not once a process has looked and found nothing.
+    // Whether unlink(2) is to find the name of a failed file although nothing is there: until a process has looked and
+    // found nothing.
     [[nodiscard]] bool can_be_unlinked(const std::string& key) const;
     void looked_at(const std::string& key);
-    // Keys that records may still stand for although their files were cleared, with the records' ETags, which are
-    // empty where these are not known.
+    // Keys whose failures were cleared but whose records may still be there, with the records' ETags, which are empty
+    // if they are not known.
     [[nodiscard]] std::map<std::string, std::string> being_cleared(const std::string& directory) const;
     [[nodiscard]] std::string record_key(const std::string& key) const;
-    // Of the record of this file, as this mount has written it; empty where it has not, or not yet.
+    // ETag of the record of this file, if this mount has written it; empty if it has not, or not yet.
     [[nodiscard]] std::string record_etag(const std::string& key) const;
-    // What it returns may be called often, from any thread; `then` is called once, after kLongestWait at the latest.
+    // Returns a function that may be called often, from any thread. `then` is called once: by its first call, or after
+    // kLongestWait.
     [[nodiscard]] std::function<void()> in_time(std::function<void()> then);
 
 private:
@@ -141,18 +147,18 @@ private:
         WallTime failed{};
         SteadyTime failed_at{};
         std::string intended_key;
-        // Counts from 1.
+        // The number of this failure of the file, from 1.
         int failure_number = 0;
         bool cleared = false;
         bool looked_at = false;
-        // In FailureNotes.
+        // FailureNotes has this failure.
         bool noted = false;
-        // The bucket holds this record; it may hold one of this key.
+        // `recorded`: the bucket holds the record of this failure. `may_exist`: it may hold a record of this key.
         bool recorded = false;
         bool may_exist = false;
-        // Of the record that was written last: another mount may have put its own in the place.
+        // ETag of the record that was written last: another mount may have put its own in the place.
         std::string record_etag;
-        // What was written there last, and what has been tried since: writing it failed, or was not answered.
+        // The record that was written last, and those tried since whose writing failed, or was not answered.
         std::vector<FailedRecord> own_records;
         std::chrono::seconds late{0};
         bool in_flight = false;
@@ -171,16 +177,17 @@ private:
     void end_note(Entry& entry) REQUIRES(mutex_);
     void settle(Entries::iterator entry) REQUIRES(mutex_);
     void write_record(const std::string& key, const Entry& entry) REQUIRES(mutex_);
-    // `failed`: under this name.
+    // Keeps what an earlier record says of when the file began to be written. `failed`: when the file failed under this
+    // name.
     void look_at_former(const std::string& key, int failure_number, SteadyTime failed, const FailedRecord& record);
     void put_record(const std::string& key, int failure_number, SteadyTime failed, FailedRecord record);
     void remove_record(const std::string& key, const Entry& entry) REQUIRES(mutex_);
-    // Another mount's stays.
     // Reads the record of this file into `text`.
     [[nodiscard]] GetRequest record_request(const std::string& key, const std::shared_ptr<std::string>& text) const;
+    // Removes the record if it is one of `own`: another mount's stays.
     void remove_if_among(const std::string& key, const std::vector<FailedRecord>& own);
     void remove_version(const std::string& key, const std::string& record_etag);
-    // Another version has the name by now: no record is needed.
+    // Another writer's version has the name by now: no record is needed.
     void made_good_elsewhere(const std::string& key, int failure_number);
     void clear_entry(Entries::iterator entry, std::function<void()> then) REQUIRES(mutex_);
     static void note_tried(Entry& entry, const FailedRecord& record);
@@ -192,11 +199,11 @@ private:
     [[nodiscard]] Entries::iterator retried_by(const RenamedFile& renamed) REQUIRES(mutex_);
     [[nodiscard]] Entries::iterator first_below(const std::string& directory) REQUIRES(mutex_);
 
-    // What was to be written; nothing where the record was to be removed.
+    // What a request was to write; `failure_number` is 0 if it was to remove the record.
     struct WrittenRecord {
         int failure_number = 0;
         std::chrono::seconds late{0};
-        // As it is read.
+        // As it is parsed when it is read again.
         FailedRecord record;
     };
     void answered(const std::string& key, const WrittenRecord& written, const Status& status,

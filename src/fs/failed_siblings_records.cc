@@ -18,17 +18,18 @@ namespace {
 constexpr Milliseconds kLongestPause{std::chrono::minutes(1)};
 // Doublings of kTick that stay below the longest pause.
 constexpr int kMostDoublings = 4;
-// Of one file that has failed again and again.
+// Records that are remembered of one file that has failed again and again.
 constexpr std::size_t kMostRecords = 8;
 // A reason is a line or two.
 constexpr std::size_t kMostRecordBytes = std::size_t{64} << 10;
 
-// At least: the steady clock stands still while the machine is hibernated.
+// A lower bound: the steady clock stands still while the machine is hibernated.
 std::chrono::seconds lateness(SteadyTime::duration since) {
     return std::max(std::chrono::seconds(0), std::chrono::floor<std::chrono::seconds>(since) - kTimesDifferBy);
 }
 
-// Of one failure, as they are read, whenever they were written: also by the mount after a kill.
+// Whether two records that were read are of one failure, whenever they were written: also by the next mount after a
+// kill.
 bool tell_the_same(const FailedRecord& one, const FailedRecord& other) {
     return one.host == other.host && one.etag_before == other.etag_before && one.unanswered == other.unanswered &&
            one.began == other.began;
@@ -36,7 +37,7 @@ bool tell_the_same(const FailedRecord& one, const FailedRecord& other) {
 
 }  // namespace
 
-// Before the store is asked, which may take longer than this process lives.
+// To be called before the store is asked, which may take longer than this process lives.
 void FailedSiblings::note(Entry& entry) {
     entry.noted = true;
     FailedRecord record = record_of(entry);
@@ -73,7 +74,7 @@ void FailedSiblings::settle(Entries::iterator found) {
     if (entry.cleared) {
         remove_record(found->first, entry);
     } else {
-        // Not that of the record before, once this one may be there.
+        // The ETag of the record before counts no more, once this one may be there.
         entry.record_etag.clear();
         write_record(found->first, entry);
     }
@@ -122,7 +123,8 @@ void FailedSiblings::remove_version(const std::string& key, const std::string& r
     });
 }
 
-// The store is asked for the object first in any case. Where it cannot be reached, the record says for how long.
+// The store is asked for the object first in any case. If it cannot be reached for a while, the record says for how
+// long.
 void FailedSiblings::write_record(const std::string& key, const Entry& entry) {
     outbox_.add([this, key, failure_number = entry.failure_number, failed = entry.failed_at - entry.file.ago,
                  record = record_of(entry)] {
@@ -179,7 +181,7 @@ void FailedSiblings::made_good_elsewhere(const std::string& key, int failure_num
     outbox_.deliver(lock);
 }
 
-// The first of them is the one that is there, where one was taken.
+// The first record is the one that is there, if any was taken: it is kept, and the second goes.
 void FailedSiblings::note_tried(Entry& entry, const FailedRecord& record) {
     std::vector<FailedRecord>& own = entry.own_records;
     if (std::any_of(own.begin(), own.end(), [&](const FailedRecord& each) { return tell_the_same(each, record); })) {
@@ -224,7 +226,7 @@ void FailedSiblings::answered(const std::string& key, const WrittenRecord& writt
     const int doublings = waiting_for_all_.empty() ? std::min(entry.failures, kMostDoublings) : 0;
     entry.next_try = clock_.now() + std::min(kTick * (1 << doublings), kLongestPause);
     ++entry.failures;
-    // No caller is to wait for later attempts.
+    // No caller waits for later attempts.
     for (std::function<void()>& then : std::exchange(entry.waiting, {})) {
         outbox_.add(std::move(then));
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a mount writes down which files have failed and are not recorded in the bucket yet, for the mount after a kill.
+// Where a mount writes down which files have failed and have no record in the bucket yet, for the next mount after a
+// kill.
 //
-// Threads: called from any thread, without locks held; for one file in the order of what happened.
+// Threads: called from any thread, without locks held; the calls for one file come in order.
 #pragma once
 
 #include <functional>
@@ -10,9 +11,9 @@
 namespace ckptfs::fs {
 
 struct FailureNotes {
-    // `record`: for FileSystem::recall_failure(). Again where the file has failed again.
+    // The file has failed, perhaps not for the first time. `record`: for FileSystem::recall_failure().
     std::function<void(const std::string& key, const std::string& record)> begun = [](const auto&, const auto&) {};
-    // The bucket says so, or the file was made good.
+    // The record is in the bucket, or the failure was resolved.
     std::function<void(const std::string& key)> ended = [](const auto&) {};
 };
 

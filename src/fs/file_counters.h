@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What programs did to files since the mount was made.
-// Threads: all functions may be called from any thread; snapshot() is not one moment.
+// Threads: all functions may be called from any thread; snapshot() does not show one moment.
 #pragma once
 
 #include <atomic>
@@ -9,25 +9,25 @@
 namespace ckptfs::fs {
 
 struct FileStatistics {
-    // By programs.
+    // Bytes that programs wrote and read.
     std::uint64_t bytes_written = 0;
     std::uint64_t bytes_read = 0;
-    // To read, past this process; what was read so is not counted.
+    // Opens for reading past this process; what was read by them is not counted.
     std::uint64_t opens_passed_through = 0;
     std::uint64_t files_committed = 0;
-    // Of their files, and as they are stored.
+    // Bytes committed, as the files have them and as they are stored.
     std::uint64_t bytes_committed = 0;
     std::uint64_t bytes_stored = 0;
-    // Those that a program could not write, and those of writers that were killed.
+    // Files that a program could not write, and files that were not published because their writer was killed.
     std::uint64_t files_failed = 0;
     std::uint64_t files_held_back = 0;
-    // Files and directories that are remembered, because the kernel knows them.
+    // Files and directories that the node table remembers, because the kernel knows them.
     std::uint64_t names_known = 0;
     // Names whose removal was acknowledged and is on its way to the bucket.
     std::uint64_t removals_under_way = 0;
     // Files that failed, and whose records are not in the bucket yet: other mounts could commit a marker over them.
     std::uint64_t failures_untold = 0;
-    // It is being found out what the store's conditions do: an object for that may be there.
+    // DeleteConditions is probing the store: an object of the probe may be there.
     bool probes_store = false;
 };
 

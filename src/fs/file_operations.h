@@ -44,17 +44,18 @@ struct Caller {
     gid_t gid = 0;
     // A write from the page cache: pages changed through a mapping, by no process in particular.
     bool is_page_cache = false;
-    // Whether the caller has received a signal since; where that can be told.
+    // Whether the caller has received a signal since the request came; empty if that cannot be known.
     std::function<bool()> interrupted{};
-    // To be called once the meaning of the request is settled, if not by its answer: the caller may go from then on.
+    // To be called once it is decided what the request means, if that is before the reply: the caller may go from then
+    // on.
     std::function<void()> settled{};
-    // A write goes to its offset, though the descriptor was opened with O_APPEND: fcntl(2) has taken that away.
+    // The write goes to its offset, though the descriptor was opened with O_APPEND: fcntl(2) has taken that away.
     bool in_place = false;
 };
 
 enum class FileType : std::uint8_t { kFile, kDirectory, kSymlink, kSocket, kFifo };
 
-// The kernel handles its contents, and needs no data of ours.
+// True for sockets and FIFOs: the kernel handles their contents, and needs no data of ours.
 [[nodiscard]] inline bool is_special(FileType type) {
     return type == FileType::kSocket || type == FileType::kFifo;
 }
@@ -69,7 +70,7 @@ struct Attributes {
     // False for an open file that has no name any more.
     bool is_linked = true;
     WallTime modified{};
-    // How long the kernel may keep these.
+    // How long the kernel may cache these attributes.
     Milliseconds valid_for{0};
 };
 
@@ -84,7 +85,7 @@ struct OpenedFile {
     bool direct_io = false;
     // The node's version is the one whose pages the kernel has.
     bool keep_cache = false;
-    // BackingFile::number(); 0 where the kernel is to ask for what is read.
+    // BackingFile::number(); 0 if the kernel is to ask for what is read.
     int backing = 0;
 };
 
@@ -104,7 +105,7 @@ struct DirectoryEntry {
 struct AttributeChange {
     std::optional<std::uint64_t> size;
     std::optional<WallTime> modified;
-    // Kept by sockets and FIFOs only.
+    // Mode and owner: kept by sockets and FIFOs only.
     std::optional<mode_t> mode;
     std::optional<uid_t> uid;
     std::optional<gid_t> gid;
@@ -116,7 +117,7 @@ public:
 
     virtual void lookup(NodeId parent, std::string name, const Caller& caller, Reply<Entry> reply) = 0;
     virtual void forget(NodeId node, std::uint64_t lookups) = 0;
-    // `thread`: that asks, 0 where it is not known. fstat(2) comes without a handle.
+    // `thread`: the thread that asks, 0 if it is not known. fstat(2) comes without a handle.
     virtual void getattr(NodeId node, std::optional<HandleId> handle, pid_t thread, Reply<Attributes> reply) = 0;
     virtual void setattr(NodeId node, std::optional<HandleId> handle, AttributeChange change,
                          Reply<Attributes> reply) = 0;
@@ -129,7 +130,7 @@ public:
     virtual void symlink(NodeId parent, std::string name, std::string target, Caller caller, Reply<Entry> reply) = 0;
     virtual void readlink(NodeId node, Reply<std::string> reply) = 0;
 
-    // A socket or a FIFO, of this mount only.
+    // Makes a socket or a FIFO, of this mount only.
     virtual void make_special(NodeId parent, std::string name, FileType type, mode_t mode, Caller caller,
                               Reply<Entry> reply) = 0;
 
@@ -139,20 +140,20 @@ public:
     virtual void mkdir(NodeId parent, std::string name, Reply<Entry> reply) = 0;
     virtual void rmdir(NodeId parent, std::string name, Reply<void> reply) = 0;
     virtual void unlink(NodeId parent, std::string name, Reply<void> reply) = 0;
-    // flags: RENAME_NOREPLACE of renameat2(2); others answer EINVAL.
+    // `flags`: RENAME_NOREPLACE of renameat2(2); EINVAL for others.
     virtual void rename(NodeId parent, std::string name, NodeId new_parent, std::string new_name, unsigned flags,
                         Caller caller, Reply<void> reply) = 0;
 
-    // flags: those of open(2).
+    // `flags`: those of open(2).
     virtual void create_file(NodeId parent, std::string name, int flags, Caller caller, Reply<CreatedFile> reply) = 0;
     virtual void open(NodeId node, int flags, Caller caller, Reply<OpenedFile> reply) = 0;
     virtual void read(HandleId handle, std::uint64_t offset, std::size_t size, Reply<Payload> reply) = 0;
     virtual void write(HandleId handle, std::uint64_t offset, WriteData data, Caller caller, Reply<void> reply) = 0;
     virtual void flush(HandleId handle, Caller caller, Reply<void> reply) = 0;
     virtual void fsync(HandleId handle, Reply<void> reply) = 0;
-    // The reply says when the handle is gone; a failure has already been logged.
+    // The reply comes when the handle is gone; a failure has already been logged.
     virtual void release(HandleId handle, Reply<void> reply) = 0;
-    // The kernel did not take the answer that named the handle: the process that asked was killed, and never had it.
+    // The kernel did not take the reply that named the handle: the process that asked was killed, and never had it.
     virtual void disown(HandleId handle) {
         release(handle, [](const Status& /*logged*/) {});
     }
@@ -161,7 +162,7 @@ public:
     // Up to `max_entries` entries from `offset` (0: the beginning), "." and ".." included; empty at the end.
     virtual void read_directory(HandleId handle, std::uint64_t offset, std::size_t max_entries, bool with_attributes,
                                 Reply<std::vector<DirectoryEntry>> reply) = 0;
-    // What was removed from it is gone, or the reply says why not.
+    // Replies once what was removed from the directory is gone, or with the reason why it is not.
     virtual void sync_directory(NodeId node, Reply<void> reply) = 0;
     virtual void release_directory(HandleId handle) = 0;
 

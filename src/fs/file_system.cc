@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Puts the parts together; each operation is one part's.
+// Puts the parts together: each operation is forwarded to the part that implements it.
 #include "fs/file_system.h"
 
 #include <algorithm>
@@ -257,7 +257,7 @@ public:
     std::vector<std::string> abandon(Reply<void> ended) override { return open_files_.abandon(std::move(ended)); }
 
 private:
-    // What a disk has acknowledged.
+    // Replies once what a disk has acknowledged is in the bucket.
     void send(const Status& drained, const Reply<void>& reply) {
         if (state_.env.acknowledging == nullptr) {
             reply(drained);
@@ -266,7 +266,7 @@ private:
         state_.env.acknowledging->when_sent([drained, reply](const Status& sent) { reply(drained ? sent : drained); });
     }
 
-    // Of fsync(2).
+    // For fsync(2): a success becomes the failure of a change that is lost (LostChanges), if there is one.
     Reply<void> or_lost(Reply<void> reply) {
         if (state_.env.acknowledging == nullptr) {
             return reply;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The life of a mount's files: what they are made of, what is told of them, and how they end. What the kernel asks of
-// them is in file_operations.h, which also says how replies, nodes and handles are owned.
+// The life of a mount's files: how they are assembled, what is reported of them, and how they end. What the kernel asks
+// of them is in file_operations.h, which also says how replies, nodes and handles are owned.
 //
 // Threads: all functions may be called from any thread.
 #pragma once
@@ -31,7 +31,7 @@ namespace ckptfs::fs {
 struct UploadProgress {
     std::string key;
     WriterProgress progress;
-    // Not all of it is committed yet.
+    // Not all of the file is committed yet.
     bool unsaved = false;
     std::optional<Error> failed;
 };
@@ -46,52 +46,54 @@ struct ReadProgress {
 
 // What a mount that was killed has left of a file.
 struct UnfinishedFile {
-    // Of the upload or the object: the file's own, or a hidden one.
+    // Key of the upload or the object: the file's own, or a hidden one.
     std::string key;
-    // Empty for an object, and for an upload of which only the time of the request is known.
+    // ID of the upload; empty for an object, and for an upload of which only the time of its request is known
+    // (`asked`).
     std::string upload;
     std::optional<WallTime> asked{};
-    // An earlier version was sent then, which the bucket dates to that time, under this ETag of the bucket's: empty
-    // where that is not known.
+    // When an earlier version was sent, which is the bucket's date of it, and its ETag in the bucket, empty if that is
+    // not known.
     WallTime earlier_sent{};
     std::string earlier_etag{};
 };
 
-// A local disk acknowledges what the mount does (--ack disk): for what is not to be left to that.
+// Access to the bucket behind a local disk that acknowledges this mount's changes (--ack disk): for what is not to be
+// left to the disk.
 struct DiskAcknowledgement {
-    // The bucket itself: only for names of which nothing is unsent.
+    // The bucket itself: only for names that have nothing unsent.
     ObjectStore& bucket;
-    // For checks of markers before they are sent: those that wait elsewhere may wait for them.
+    // For checks of markers before they are sent: tasks that wait on the other executor may wait for these.
     Executor& blocking;
-    // What this mount tells others of what is unsent begins so.
+    // ID of the disk: names of this mount's announcements begin with it.
     std::string id;
-    // Calls back once all that was acknowledged by now is in the bucket; ECANCELED where the mount ends before.
+    // Calls back once all that was acknowledged by now is in the bucket; ECANCELED if the mount ends before.
     std::function<void(std::function<void(Status)> sent)> when_sent;
-    // For the end of the mount: what is not in the bucket, in a line; empty where all is.
+    // For the end of the mount: what is not in the bucket, in one line; empty if everything is.
     std::function<std::string()> left;
-    // A version's ETag as this mount knows it, and as the bucket does: until the mount ends, that of the
-    // acknowledgement stays that of its version here.
+    // A version's ETag as this mount knows it, and as the bucket does: until the mount ends, it knows the version by
+    // the ETag under which the disk acknowledged it.
     std::function<std::string(const std::string& key, const std::string& etag)> etag_here;
     std::function<std::string(const std::string& key, const std::string& etag)> etag_there;
     // When this version was acknowledged by this mount's disk, if that is known: the bucket dates it to when it was
     // sent.
     std::function<std::optional<WallTime>(const ObjectInfo& object)> acknowledged_at;
-    // kWriteIdMetadata of what is under this name, where that is not in the bucket yet; else empty.
+    // kWriteIdMetadata of what is under this name, if that is not in the bucket yet; else empty.
     std::function<std::string(const std::string& key)> unsent_write_id;
 };
 
-// Who asks for what other mounts have not sent.
+// A question about what other mounts have not sent: who asks, and what counts.
 struct AskedBy {
-    // The ID of its disk, which is not elsewhere; empty for none.
+    // ID of the asking mount's disk, whose announcements do not count; empty if it has none.
     std::string disk;
-    // What began later does not matter.
+    // Files that began later do not count.
     WallTime acknowledged = WallTime::max();
-    // By their digests, what others have told before that, which alone matters; absent: all that they tell.
+    // Digests of what others had announced before that: only this counts. Absent: all that they announce.
     std::optional<std::vector<std::uint64_t>> awaited{};
 };
 
 struct FileSystemEnvironment {
-    // Acknowledges.
+    // The store that acknowledges changes: the bucket, or a local disk in front of it.
     ObjectStore& store;
     // Namespace operations wait for the store here.
     Executor& blocking;
@@ -104,10 +106,10 @@ struct FileSystemEnvironment {
     ReadEnvironment& read;
     NameConfig names;
     std::string prefix;
-    // This machine, as others are told of it.
+    // Name of this machine, for other mounts.
     std::string host{};
     FailureNotes failure_notes{};
-    // Null: all is read by this process.
+    // Null: this process reads everything.
     Passthrough* passthrough = nullptr;
     // Null: the bucket acknowledges.
     const DiskAcknowledgement* acknowledging = nullptr;
@@ -115,9 +117,9 @@ struct FileSystemEnvironment {
     Executor* gate_threads = nullptr;
 
     [[nodiscard]] Executor& gate() const { return gate_threads == nullptr ? blocking : *gate_threads; }
-    // For what other mounts see in steps, or what is asked of the store itself.
+    // The bucket itself: for changes that other mounts see in steps, and for questions to the store itself.
     [[nodiscard]] ObjectStore& bucket() const { return acknowledging == nullptr ? store : acknowledging->bucket; }
-    // Of a version as this mount knows it, as others do.
+    // The bucket's ETag of a version that this mount knows under `etag`.
     [[nodiscard]] std::string etag_there(const std::string& key, const std::string& etag) const {
         return acknowledging == nullptr ? etag : acknowledging->etag_there(key, etag);
     }
@@ -127,43 +129,45 @@ class FileSystem : public FileOperations {
 public:
     static std::unique_ptr<FileSystem> create(FileSystemEnvironment environment);
 
-    // After this, opens for writing answer ESHUTDOWN; what is being written goes on. The reply comes when no file is
-    // dirty and no upload in flight.
+    // After this, opens for writing fail with ESHUTDOWN; what is being written goes on. The reply comes when no file is
+    // dirty and no upload in flight, and removals, records of failures and what a disk has acknowledged are in the
+    // bucket.
     virtual void drain(Reply<void> reply) = 0;
-    // The kernel will ask for nothing more, and may not have released everything: draining no longer waits for files
-    // with nothing left to save. To be called again from time to time, because others get there later.
+    // The kernel will send no more requests, and may not have released everything: drain() no longer waits for files
+    // that have nothing left to save. To be called again from time to time, because other files reach that state later.
     virtual void disconnected() = 0;
-    // The records of renames of a mount that was killed on this machine: they are finished or rolled back.
+    // Finishes or rolls back the renames of these records, whose mount was killed on this machine.
     virtual void end_renames(const std::vector<std::string>& record_keys) = 0;
-    // To be called before what such a mount left of a file is removed, and that only on success: other mounts are
-    // told that the file was not finished, unless it was written again since.
+    // Tells other mounts that a killed mount has not finished the file, unless it was written again since. To be called
+    // before what that mount left of the file is removed, which only success allows.
     virtual void record_unfinished(UnfinishedFile file, Reply<void> reply) = 0;
-    // A file that failed on such a mount before others could be told, as it was noted: others are told, unless it was
-    // written again since.
+    // Takes over a failure that a killed mount noted (FailureNotes) before it could tell other mounts: they are told,
+    // unless the file was written again since.
     virtual void recall_failure(const std::string& key, const std::string& record) = 0;
-    // What other mounts than the one of this disk tell to be unsent below a marker's directory, for AskedBy: before the
-    // marker is acknowledged by the disk.
+    // Digests of what mounts other than that of `disk` announce as unsent below a marker's directory, for AskedBy:
+    // asked before the disk acknowledges the marker.
     virtual void announced_by_others(const std::string& marker_key, const std::string& disk,
                                      Reply<std::vector<std::uint64_t>> reply) = 0;
-    // Whether a commit marker that a disk has acknowledged may be sent to the bucket now. A failure is retryable where
+    // Whether a commit marker that a disk has acknowledged may be sent to the bucket now. A failure is retryable if
     // that may change.
     virtual void may_mark(const std::string& marker_key, const AskedBy& by, Reply<void> reply) = 0;
-    // What a disk has acknowledged will not be in the bucket as it was.
+    // What a disk has acknowledged of the key will not be in the bucket as it was.
     virtual void change_lost(const std::string& key, const Error& why) = 0;
+    // The key of such a change was written again or removed.
     virtual void change_made_good(const std::string& key) = 0;
     [[nodiscard]] virtual std::vector<UploadProgress> uploads() const = 0;
     [[nodiscard]] virtual std::vector<ReadProgress> reads() const = 0;
     [[nodiscard]] virtual FileStatistics statistics() const = 0;
-    // Files that failed on this mount and were not made good, with the `most` latest of them.
+    // How many files failed on this mount and are unresolved, with the `most` latest of them.
     [[nodiscard]] virtual UnwrittenFiles unwritten(std::size_t most) const = 0;
     // Names with a rename under way.
     [[nodiscard]] virtual std::vector<std::string> renames() const = 0;
     // For the end of the drain timeout: gives up every file that is open for writing, and names those of which
-    // something was not saved. `ended` comes when nothing of them is in flight and nothing left in the store, or could
-    // not be removed from it.
+    // something was not saved, and the renames and removals that are not finished. `ended` is called when nothing of
+    // these files is in flight, and nothing of them is left in the store or it could not be removed.
     virtual std::vector<std::string> abandon(Reply<void> ended) = 0;
-    // What the bucket does not say, although the mount's users were told, or other mounts should be: a line each. After
-    // drain() or abandon().
+    // What the bucket does not say, although users of the mount were told so, or other mounts should be told: a line
+    // each. To be called after drain() or abandon().
     [[nodiscard]] virtual std::vector<std::string> left_undone() = 0;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When this mount first saw what is being written, for stores whose lists of uploads do not tell when each began.
+// When this mount first saw an upload, for stores whose lists of uploads do not say when each began.
 //
 // Threads: of() may be called from any thread.
 #pragma once
@@ -17,7 +17,7 @@ namespace ckptfs::fs {
 
 class FirstSeen {
 public:
-    // `now` where it is seen for the first time.
+    // When the upload was first seen; `now` if that is now.
     [[nodiscard]] WallTime of(const OpenUpload& upload, WallTime now) {
         const std::string name = upload.upload.key + '\n' + upload.upload.id;
         const MutexLock lock(mutex_);
@@ -25,7 +25,7 @@ public:
             return known->second;
         }
         if (seen_.size() >= kMost) {
-            // What is forgotten counts as new once more.
+            // An upload that is forgotten counts as new once more.
             const auto earlier = [](const auto& one, const auto& other) { return one.second < other.second; };
             seen_.erase(std::min_element(seen_.begin(), seen_.end(), earlier));
         }

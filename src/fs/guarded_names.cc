@@ -31,7 +31,7 @@ RenamedFile GuardedNames::renamed_file(std::string old_key, std::string new_key,
     return renamed;
 }
 
-// The reply ends it.
+// The reply that is returned ends the change.
 template <class T>
 Reply<T> GuardedNames::begin_change(const std::vector<NameInDirectory>& names, Reply<T> reply) {
     std::vector<NodePtr> directories;
@@ -74,13 +74,14 @@ void GuardedNames::in_turn(const std::vector<NameInDirectory>& names, std::funct
 void GuardedNames::rename(NodeId parent, const std::string& name, NodeId new_parent, const std::string& new_name,
                           unsigned flags, const Caller& caller, Reply<void> reply) {
     if ((flags & ~static_cast<unsigned>(RENAME_NOREPLACE)) != 0) {
-        // Nothing is saved for it.
+        // Refused before anything is saved for it.
         reply(failure(EINVAL, "only RENAME_NOREPLACE is supported"));
         return;
     }
     const NameInDirectory from{parent, name};
     const NameInDirectory to{new_parent, new_name};
-    // It begins before it waits, here or for the other files of a marker: its caller may be gone by the end of that.
+    // The change begins before it waits, here or for the other files of a marker: its caller may be gone by the end of
+    // that.
     in_turn({from, to}, [=, this, ended = begin_change({from, to}, std::move(reply))](PlaceTaken taken) {
         rename_now(from, to, flags, caller, std::move(taken), ended);
     });
@@ -101,7 +102,8 @@ void GuardedNames::rename_now(const NameInDirectory& from, const NameInDirectory
     }
     const bool is_directory = node != nullptr && node->type == FileType::kDirectory;
     if (is_directory) {
-        // Until it has ended: what is to change names in it asks by their keys what has failed, and forgets it so.
+        // Holds the queue until the rename has ended: changes of names in the directory look failures up by their keys,
+        // and clear them by these.
         reply = [taken = std::exchange(taken, [] {}), reply = std::move(reply)](Status renamed) {
             taken();
             reply(std::move(renamed));
@@ -122,7 +124,8 @@ void GuardedNames::rename_now(const NameInDirectory& from, const NameInDirectory
         std::move(taken), std::move(reply));
 }
 
-// What a disk has acknowledged would come later, under the old names; that may take hours, and so holds no thread.
+// Waits for what a disk has acknowledged, which would come later, under the old names. That may take hours, and so
+// holds no thread.
 void GuardedNames::once_sent(const std::function<void()>& begin, const Reply<void>& otherwise) {
     if (state_.env.acknowledging == nullptr) {
         begin();
@@ -222,7 +225,7 @@ Directories::Orphan GuardedNames::orphan() {
 }
 
 void GuardedNames::unlink(NodeId parent, const std::string& name, Reply<void> reply) {
-    // Before earlier removals are made, which it may have to wait for.
+    // Begins before earlier removals are made, which it may have to wait for.
     in_turn({{parent, name}},
             [=, this, ended = begin_change({{parent, name}}, std::move(reply))](const PlaceTaken& taken) {
                 if (specials_.unlink(parent, name)) {
@@ -234,7 +237,7 @@ void GuardedNames::unlink(NodeId parent, const std::string& name, Reply<void> re
             });
 }
 
-// A file that failed under this name, where it is gone.
+// Clears the failure of a file under this name, once the name is removed.
 Reply<void> GuardedNames::then_forget(std::string key, Reply<void> reply) {
     return [this, key = std::move(key), reply = std::move(reply)](const Status& removed) {
         if (removed) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// rename, link, symlink, unlink and rmdir with what they mean for files that failed: a commit marker gets its name only
-// where nothing below its directory has failed, and removing or replacing a failed file makes that good.
+// rename, link, symlink, unlink and rmdir with their effect on failed files: a commit marker gets its name only if
+// nothing below its directory has failed, and removing or replacing a failed file resolves the failure.
 //
 // A rename to a commit marker waits for other files, and has no place in KeyOrder meanwhile: their commits may have to
-// wait for what came after it. What is to change one of its names, or a directory above it, waits in a line of its own
-// until the rename has that place, or is refused. Others stay in that line as well: a removal that waits for a batch to
-// be sent, and a directory's rename until it has ended, since what failed in it changes its keys. No commit waits
-// there, and no batch, nor any other change that has its place in KeyOrder, so that there is no cycle.
+// wait for what came after it. Changes of its names, or of a directory above them, wait in a queue of their own until
+// the rename has that place, or is refused. Others stay in that queue as well: a removal that waits for a batch to be
+// sent, and a directory's rename until it has ended, since the keys of failures below it change. No commit waits there,
+// no batch, and no other change that has its place in KeyOrder, so that there is no cycle.
 //
 // Threads: all functions may be called from any thread and return at once.
 #pragma once
@@ -50,18 +50,18 @@ public:
     void rmdir(NodeId parent, const std::string& name, Reply<void> reply);
 
 private:
-    // Empty where the directory is gone.
+    // Empty if the directory is gone.
     [[nodiscard]] std::string key(NodeId parent, const std::string& name) const;
     [[nodiscard]] RenamedFile renamed_file(std::string old_key, std::string new_key, const NodePtr& node,
                                            const Caller& caller) const;
-    // Of these names, until the reply (name_changes.h).
+    // Registers a change of these names, until the reply that it returns is called (name_changes.h).
     template <class T>
     [[nodiscard]] Reply<T> begin_change(const std::vector<NameInDirectory>& names, Reply<T> reply);
     using PlaceTaken = Directories::PlaceTaken;
-    // Begins it when no earlier change of these names is in the line. It calls once it has its place in KeyOrder, or is
-    // refused; the rename of a directory once it has ended.
+    // Calls `change` when no earlier change of these names is in the queue. `change` calls its argument once it has its
+    // place in KeyOrder, or is refused; the rename of a directory once it has ended.
     void in_turn(const std::vector<NameInDirectory>& names, std::function<void(PlaceTaken)> change);
-    // In its turn.
+    // What rename() does in its turn.
     void rename_now(const NameInDirectory& from, const NameInDirectory& to, unsigned flags, const Caller& caller,
                     PlaceTaken taken, Reply<void> reply);
     void once_sent(const std::function<void()>& begin, const Reply<void>& otherwise);
@@ -85,7 +85,7 @@ private:
     Symlinks& symlinks_;
     Directories& directories_;
     SpecialNodes& specials_;
-    // Who leaves it may do so after the last answer.
+    // The queue; shared, because a change may leave it after the last reply.
     const std::shared_ptr<KeyOrder> at_gate_ = std::make_shared<KeyOrder>();
 };
 

@@ -22,7 +22,7 @@
 
 namespace ckptfs::fs {
 
-// As open(2) takes them.
+// `flags`: those of open(2).
 inline bool writes(int flags) {
     return (flags & O_ACCMODE) != O_RDONLY;
 }
@@ -38,46 +38,49 @@ struct Handle {
     int flags = 0;
     NodePtr node;
     pid_t opener = 0;
-    // Of the node by which the kernel knows it: not `node` where the handle has a version of its own.
+    // Inode number by which the kernel knows the handle: not that of `node` if the handle has a version of its own.
     std::uint64_t inode = 0;
-    // That is not the inode of `node`, which a write is to know without locking the table. Set once, before the handle
-    // is found by others.
+    // `inode` is not that of `node`, which a write is to know without locking the table. Set once, before other threads
+    // find the handle.
     bool has_earlier_inode = false;
-    // When it truncated the file; 0 where it did not.
+    // When the handle truncated the file; 0 if it did not.
     WrittenVersion::Moment truncated_at = 0;
-    // Of handles that did not truncate: whether they belong to what another handle truncated before.
+    // When the handle was opened. For one that did not truncate it shows whether it belongs to what another handle
+    // truncated before.
     WrittenVersion::Moment opened_at = 0;
-    // It truncated a file that others had open, and has written nothing yet.
+    // The handle was opened with O_TRUNC and has written nothing yet: its first write decides which version it goes to.
     std::atomic<bool> has_only_truncated = false;
-    // No process ever had it.
+    // No process ever had the handle.
     std::atomic<bool> is_disowned = false;
-    // Of truncate(2) by name, which no process holds: nothing is written by it. Set once at open.
+    // The handle is that of truncate(2) by name: no process holds it, and nothing is written by it. Set once at open.
     bool is_by_name = false;
-    // The connection to the kernel ended before its RELEASE came.
+    // The connection to the kernel ended before the RELEASE of this handle came.
     std::atomic<bool> is_cut_off = false;
-    // The process that opened it has truncated the name once more since, and committed that.
+    // The process that opened the handle has since truncated the name through another one, and has committed that or
+    // writes it under a lock on the file.
     std::atomic<bool> is_given_up = false;
-    // And a write by it was refused for that.
+    // A write or truncation through this handle was refused because is_given_up is set.
     std::atomic<bool> was_refused = false;
     // Set once at open; empty for handles that only read.
     std::shared_ptr<FileWriter> writer;
-    // Read-only handles: the first read decides what later ones see. The writer that serves reads of a file that is
-    // being changed, in place of `reader`; writable handles have their own.
+    // The writer that serves reads of a file that is being changed, in place of `reader`. For a read-only handle the
+    // first read decides what later ones see; a writable one has its own writer.
     std::shared_ptr<FileWriter> changing GUARDED_BY(node_table);
-    // What it has read of that was not saved.
+    // The handle has read something that was not saved.
     bool has_read_changes GUARDED_BY(node_table) = false;
     bool has_read GUARDED_BY(node_table) = false;
-    // Node::rewrites, as it was at the open or the first read.
+    // Node::rewrites at the open or the first read.
     std::uint64_t rewrites GUARDED_BY(node_table) = 0;
-    // The kernel dropped what it had of the inode before the caller got this.
+    // The kernel dropped its pages of the inode before the caller got this handle.
     bool dropped_pages GUARDED_BY(node_table) = false;
-    // Opened while a writer was on its way.
+    // The handle was opened while an open for writing was on its way.
     bool may_change GUARDED_BY(node_table) = false;
     ReadPace pace = ReadPace::kFull;
-    // Reads through the page cache, and only reads; also past this process.
+    // `is_cached`: only reads, through the page cache or past this process. `is_passed_through`: past this process.
     bool is_cached GUARDED_BY(node_table) = false;
     bool is_passed_through GUARDED_BY(node_table) = false;
-    // Of a version that another mount put in place of the one being written here: it is no version of the node.
+    // The handle reads a version that another mount put in place of the one being written here: it is no version of the
+    // node.
     bool is_of_another_mount GUARDED_BY(node_table) = false;
 
     // Set once at open, with `writer`.
@@ -107,7 +110,7 @@ public:
         return id;
     }
 
-    // Empty for a handle that was released.
+    // Null for a handle that was released.
     [[nodiscard]] HandlePtr find(HandleId id) const {
         MutexLock lock(mutex_);
         const auto found = handles_.find(id);
@@ -134,7 +137,7 @@ public:
         return ids;
     }
 
-    // Requests under way keep the one they have found.
+    // Requests under way keep the handle that they have found.
     void replace(HandleId id, HandlePtr handle) {
         MutexLock lock(mutex_);
         handles_[id] = std::move(handle);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names that were found hidden by a directory's rename. To the kernel there is nothing under them; who asked may be
-// about to create them.
+// Names that were found hidden by a directory's rename. For the kernel there is nothing under them, and the caller may
+// be about to create them.
 //
-// The kernel looks a name up right before it creates it or renames to it, so that what was found then need not be asked
-// for again.
+// The kernel looks a name up right before it creates it or renames to it, so what was found then is not looked up
+// again.
 //
 // Threads: all functions may be called from any thread.
 #pragma once
@@ -20,7 +20,7 @@ namespace ckptfs::fs {
 
 class HiddenNames {
 public:
-    // What the bucket says of the name now; it was asked at `asked`, and the latest question counts.
+    // Notes what the bucket says of the name. It was asked at `asked`; the latest question counts.
     void found(const std::string& key, bool is_hidden, SteadyTime asked, SteadyTime now) {
         const MutexLock lock(mutex_);
         auto name = names_.find(key);
@@ -42,9 +42,9 @@ public:
     }
 
 private:
-    // Beyond it they go unnoticed.
+    // Names beyond this number are not noted.
     static constexpr std::size_t kMost = 1024;
-    // The kernel goes on at once, its process when it is its turn. A later lookup replaces what this one has found.
+    // The kernel goes on at once, its process when it is scheduled. A later lookup replaces what this one has found.
     static constexpr std::chrono::seconds kCountsFor{10};
 
     struct Found {
@@ -62,7 +62,7 @@ private:
     }
 
     mutable Mutex mutex_;
-    // Also of names that are not hidden, for an earlier question that is answered later.
+    // Includes names that are not hidden, in case an earlier question is answered later.
     std::map<std::string, Found> names_ GUARDED_BY(mutex_);
 };
 

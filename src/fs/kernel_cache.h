@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the filesystem tells the kernel on its own account: "forget what you have cached of this".
+// Notices by which the filesystem tells the kernel, unasked, to drop what it has cached.
 // Threads: may be called from any thread, never while a request on the same inode or directory is being answered with
 // a lock held; the implementation hands the notice to a thread of its own.
 #pragma once
@@ -16,21 +16,21 @@ public:
     virtual ~KernelCache() = default;
     virtual void invalidate_entry(std::uint64_t parent, std::string name) = 0;
     struct InodeNotice {
-        // The pages before the one that has this byte stay.
+        // Pages before the one that has this byte stay.
         std::uint64_t from = 0;
-        // Called right before the kernel is told, on any thread. Where it says no, the notice is dropped, and the
+        // Called right before the kernel is told, on any thread. If it returns false, the notice is dropped, and the
         // caller will give it again.
         std::function<bool()> is_due{};
-        // Called once its pages are gone, on any thread; not at all where the notice is dropped.
+        // Called once the pages are gone, on any thread; not at all if the notice is dropped.
         std::function<void()> done{};
-        // Let go of after that, or where the notice is dropped: for another that holds something, too, whose
+        // Released after that, or when the notice is dropped: in favour of another that holds something, too, whose
         // caller has no lock.
         std::shared_ptr<const void> held{};
     };
-    // Its pages and its attributes.
+    // Drops the inode's pages and attributes.
     virtual void invalidate_inode(std::uint64_t node, InodeNotice notice) = 0;
     void invalidate_inode(std::uint64_t node) { invalidate_inode(node, {}); }
-    // Its attributes only.
+    // Drops the inode's attributes only.
     virtual void invalidate_attributes(std::uint64_t node) = 0;
 };
 

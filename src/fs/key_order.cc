@@ -7,7 +7,7 @@
 
 namespace ckptfs::fs {
 
-// The empty key is the top of a mount without a prefix. A batch of removals holds a thousand keys: none is looked at
+// The empty key is the top of a mount without a prefix. A batch of removals holds a thousand keys: none is compared
 // without need.
 bool KeyOrder::has_to_do_with(const Keys& keys, std::string_view key) {
     if (key.empty() || keys.contains(std::string_view()) || keys.contains(key)) {

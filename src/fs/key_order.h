@@ -30,18 +30,18 @@ public:
 
     // The place is kept until leave().
     [[nodiscard]] Place enter(std::vector<std::string> keys);
-    // Nothing where another place has to do with the key; else a place that is first.
+    // Returns a place that is first; nothing if another place has the key, one above it or one below it.
     [[nodiscard]] std::optional<Place> enter_if_alone(std::string key);
-    // Nothing before it is under way any more.
+    // Nothing before the place is under way any more.
     [[nodiscard]] bool is_first(Place place) const;
-    // The place holds this key as well from now on. False where another place has to do with it.
+    // The place holds this key as well from now on. False if another place has the key, one above it or one below it.
     [[nodiscard]] bool add_if_alone(Place place, std::string key);
-    // Calls back once that is so. At most once for each place.
+    // Calls back once is_first() is true. To be called at most once for each place.
     void when_first(Place place, std::function<void()> start);
     void leave(Place place);
 
 private:
-    // Without a '/' at their ends.
+    // The keys have no '/' at their ends.
     using Keys = std::set<std::string, std::less<>>;
     struct Entry {
         Keys keys;
@@ -49,7 +49,7 @@ private:
         std::function<void()> start;
     };
 
-    // That key, one above it or one below it.
+    // Whether `keys` has that key, one above it or one below it.
     [[nodiscard]] static bool has_to_do_with(const Keys& keys, std::string_view key);
     [[nodiscard]] static bool share_a_key(const Entry& one, const Entry& other);
     [[nodiscard]] bool is_alone(Place place, std::string_view key) const REQUIRES(mutex_);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Old names of files that were published under their new name and could not be removed: the rename can be tried again,
+// Old names of files that a rename published under their new name and could not remove: the rename can be tried again,
 // and then only removes. What is left is an earlier version of the file. It is the only one as soon as the new name
 // holds something else, or nothing: then it is renamed like any other file.
 //
@@ -19,10 +19,10 @@
 namespace ckptfs::fs {
 
 struct LeftoverName {
-    // Of what is left under the old key.
+    // ETag of what is left under the old key.
     std::string etag;
     std::string new_key;
-    // Of what the new key has got instead, by the last commit of `version`.
+    // ETag of what the new key holds instead, by the last commit of `version`.
     std::string published;
     std::weak_ptr<const WrittenVersion> version;
 };
@@ -40,12 +40,12 @@ public:
         const MutexLock lock(mutex_);
         names_.erase(old_key);
     }
-    // What is open goes on under its new name: it is the same file.
+    // A commit to the new key: what is open goes on under its new name, and is the same file.
     void published(const std::string& new_key, const std::string& etag,
                    const std::shared_ptr<const WrittenVersion>& version) {
         const MutexLock lock(mutex_);
         for (auto& [old_key, left] : names_) {
-            // Not locked: it is not to end here.
+            // Compared without lock(): the version is not to be destroyed here.
             const bool is_same = !left.version.owner_before(version) && !version.owner_before(left.version);
             if (is_same && left.new_key == new_key) {
                 left.published = etag;

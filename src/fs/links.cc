@@ -38,7 +38,7 @@ Result<Entry> Links::link_now(NodeId id, NodeId new_parent, const std::string& n
     }
     const auto& [old_key, new_key] = *both;
     const Result<Copied> copy = gate_.copy(old_key, new_key, CopyOptions{true, counts});
-    // Also where it failed: what was listed is no longer so, or the copy is there all the same.
+    // Also after a failure: what was listed is no longer so, or the copy is there all the same.
     lookups_.forget_listed(new_parent, new_name);
     if (!copy) {
         return failure(copy.error());

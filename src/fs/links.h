@@ -22,12 +22,12 @@ public:
     Links(SharedState& state, Lookups& lookups, CommitGate& gate) : state_(state), lookups_(lookups), gate_(gate) {}
 
     // EPERM, on which programs fall back, unless the file has a temporary name and all of it is in the bucket.
-    // `counts`: where the new name is that of a commit marker.
+    // `counts`: set if the new name is that of a commit marker.
     void link(NodeId node, NodeId new_parent, std::string new_name, StillCounts counts, Reply<Entry> reply);
 
 private:
     Result<Entry> link_now(NodeId node, NodeId new_parent, const std::string& new_name, const StillCounts& counts);
-    // The keys of both names.
+    // The keys of both names, if the link is allowed.
     Result<std::pair<std::string, std::string>> keys(NodeId node, NodeId new_parent, const std::string& new_name) const;
 
     SharedState& state_;

@@ -20,13 +20,13 @@ namespace ckptfs::fs {
 
 class ListedNames {
 public:
-    // `asked`: when the listing was.
+    // `asked`: when the listing was requested.
     void add(NodeId directory, const std::string& name, const ObjectVersion& version, SteadyTime asked);
-    // This mount has changed the name, or all of the directory's.
+    // This mount has changed the name, or all names of the directory.
     void forget(NodeId directory, const std::string& name);
     void forget_all(NodeId directory);
     [[nodiscard]] std::vector<NodeId> directories() const;
-    // Files only; nothing for what was listed before `since`.
+    // Files only; empty for what was listed before `since`.
     [[nodiscard]] std::optional<ObjectVersion> find(NodeId directory, const std::string& name, SteadyTime since) const;
 
 private:

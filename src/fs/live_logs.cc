@@ -24,7 +24,7 @@ LiveLogs::~LiveLogs() {
 
 void LiveLogs::opened(const NodeTable::Lock& /*lock*/, Node& node) {
     const WriteConfig& config = state_.env.write.config;
-    // An earlier writer of the name may have appended, and this one not: its half is not published.
+    // An earlier writer of the name may have appended, and this one not: what it has half written is not published.
     node.is_live_log = config.publish_interval != Milliseconds(0) &&
                        (node.only_appended || matches_any(node.name, config.keep_on_kill));
     if (node.is_live_log) {
@@ -73,7 +73,7 @@ void LiveLogs::publish(const NodePtr& node) {
     std::uint64_t published = 0;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
-        // It may have been written otherwise since it was looked for.
+        // The file may have been opened in another way than a log since tick() found it.
         writer = node->is_live_log ? node->writer : nullptr;
         published = node->committed ? node->committed->size : 0;
     }

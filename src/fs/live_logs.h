@@ -19,7 +19,7 @@ namespace ckptfs::fs {
 
 class LiveLogs {
 public:
-    // Commits what was written so far, and tells when that is over.
+    // Commits what was written so far, and calls back when that is over.
     using Publish =
         std::function<void(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, Reply<void> ended)>;
 

@@ -16,11 +16,12 @@ namespace {
 
 constexpr std::size_t kMaxReportedKeys = 1000;
 constexpr std::chrono::minutes kBelievedInRun{1};
-// After ESTALE the kernel does at once.
+// After ESTALE the kernel looks up again at once.
 constexpr std::chrono::seconds kLooksAgainWithin{1};
-// Saves of many files gain next to nothing by more, and within it a directory that another mount makes goes unnoticed.
+// A longer time gains next to nothing for saves of many files, and for this time a directory that another mount makes
+// goes unnoticed.
 constexpr std::chrono::seconds kListAnswersFor{1};
-// Of a directory of more than a thousand names each one is asked for, which costs less than all of them.
+// In a directory of more than a thousand names each one is asked for, which costs less than a list of all of them.
 constexpr std::chrono::minutes kTooLargeFor{1};
 
 // Joins the two requests of one inquiry.
@@ -57,13 +58,14 @@ bool is_looked_up_again(const NodeTable::Lock& /*lock*/, const Node& node, Stead
                        [now](const ExpectedOpen& open) { return now - open.since < kLooksAgainWithin; });
 }
 
-// An open that looks again has begun, or asked the bucket, since the name was known to hold the node.
+// Whether an open that looks again has begun, or asked the bucket, since the name was last known to hold the node.
 bool is_known_for_too_long(const NodeTable::Lock& /*lock*/, const Node& node) REQUIRES(node_table) {
     return std::any_of(node.expected.begin(), node.expected.end(),
                        [&node](const ExpectedOpen& open) REQUIRES(node_table) { return open.asked > node.checked; });
 }
 
-// It was made for one who truncates what another is writing, and of which the bucket has nothing yet.
+// Whether the node was made for an open that truncates what others are writing, and of which the bucket has nothing
+// yet.
 bool is_yet_to_be_opened(const NodeTable::Lock& lock, const Node& node, SteadyTime now) REQUIRES(node_table) {
     return node.committed && node.committed->etag.empty() && is_looked_up_again(lock, node, now);
 }
@@ -86,7 +88,7 @@ void ask_for_object(ObjectStore& store, const std::string& key, const std::share
     });
 }
 
-// Of what is in a directory whose keys begin with so many bytes.
+// The names on a page of a directory's listing; `prefix`: length of the directory's key.
 std::vector<std::string> names_of(const ListResponse& page, std::size_t prefix) {
     std::vector<std::string> names;
     names.reserve(page.objects.size() + page.common_prefixes.size());
@@ -105,7 +107,7 @@ void Lookups::lookup(const Question& question, Reply<Entry> reply) {
     const auto& [parent_id, name, thread, attempts] = question;
     Asked asked;
     {
-        // Before it is asked whether the name is being removed.
+        // Taken before it is asked whether the name is being removed.
         const NodeTable::Lock lock = state_.nodes.lock();
         asked.removal = state_.nodes.last_removal(lock);
     }
@@ -207,7 +209,7 @@ void Lookups::find_among(NodeId directory, const std::string& key, Reply<FoundNa
     const auto inquiry = std::make_shared<Inquiry>(
         [this, key, asked, reply = std::move(reply)](Result<FoundName> found) {
             if (found && found->is_directory) {
-                // Its marker says whether it is hidden.
+                // The directory's marker says whether it is hidden.
                 find(key, reply);
                 return;
             }
@@ -223,7 +225,7 @@ void Lookups::find_among(NodeId directory, const std::string& key, Reply<FoundNa
     list.delimiter = "/";
     const AbsentNames::ListingPointer listing = absent_.listing_begins(directory, asked);
     state_.env.store.list(list, [this, inquiry, key, list, listing](Result<ListResponse> page) {
-        // Of one that is too large this page need not tell.
+        // The first page of a directory that is too large need not show the name.
         bool may_be_directory = false;
         if (page && !page->next_continuation_token.empty()) {
             absent_.is_too_large(listing);
@@ -243,7 +245,7 @@ void Lookups::find_among(NodeId directory, const std::string& key, Reply<FoundNa
 }
 
 void Lookups::find(std::string key, Reply<FoundName> reply) {
-    // Of the longest keys there are no directories.
+    // A key of the greatest length has no room for the '/' of a directory.
     const bool may_be_directory = key.size() < kMaxKeyBytes;
     auto inquiry = std::make_shared<Inquiry>(
         [this, key, asked = state_.env.clock.now(), reply = std::move(reply)](Result<FoundName> found) {
@@ -294,7 +296,7 @@ std::optional<Result<Entry>> Lookups::apply(NodeId parent_id, const std::string&
         NodeTable::was_removed_since(lock, **parent, name, asked.removal, may_ask_again)) {
         return std::nullopt;
     }
-    // A directory of files that are not in the bucket yet: it is there again when they are.
+    // The directory has files that are not in the bucket yet: it is there again when they are.
     if (!is_there && child != nullptr && NodeTable::holds_writer(lock, *child, asked.when)) {
         return state_.entry(lock, *child);
     }
@@ -314,7 +316,7 @@ std::optional<Result<Entry>> Lookups::apply(NodeId parent_id, const std::string&
 }
 
 // A program that failed to write a file removes it, and that must succeed: so the name is found. A process that does
-// anything else with it is told that the node is gone; the kernel then repeats the lookup, and the name is gone.
+// anything else with it gets ESTALE; the kernel then repeats the lookup, and the name is gone.
 Result<Entry> Lookups::nothing_there(const NodeTable::Lock& lock, const NodePtr& parent, const std::string& name) {
     if (!state_.failed.can_be_unlinked(state_.key(lock, *parent) + name)) {
         return failure(ENOENT, name + ": no such file");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a disk has acknowledged (--ack disk) and will not be in the bucket as it was: each is a failure of the next
-// fsync(2), and of the next close(2) of a file that is open for writing, whosever they are.
+// Changes that a disk has acknowledged (--ack disk) and that will not be in the bucket as they were: each is a failure
+// of the next fsync(2), and of the next close(2) of a file that is open for writing, of any process.
 //
 // Threads: all functions may be called from any thread.
 #pragma once
@@ -29,7 +29,7 @@ public:
             }
         }
     }
-    // It was written again or removed before that.
+    // The key was written again or removed before the loss was reported.
     void made_good(const std::string& key) EXCLUDES(mutex_) {
         const MutexLock lock(mutex_);
         of_sync_.erase(key);
@@ -39,7 +39,7 @@ public:
         const MutexLock lock(mutex_);
         return count_;
     }
-    // Each is told once; of several at a time one is named.
+    // Each change is reported once by fsync(2) and once by close(2); of several at a time one is named.
     Status tell_sync() EXCLUDES(mutex_) {
         const MutexLock lock(mutex_);
         return told(std::exchange(of_sync_, {}));

@@ -21,32 +21,32 @@ struct StoredMarker {
     // Empty where the object holds something else.
     std::optional<DirectoryMarker> marker;
     std::string etag;
-    // By the store's own clock, to the second.
+    // Age by the store's own clock, to the second.
     Milliseconds age{0};
     WallTime modified{};
-    // When its directory was made, of the marker of a directory.
+    // For a directory's marker: when the directory was made.
     WallTime made{};
 };
 
 // ENOENT where there is no object.
 Result<StoredMarker> read_marker(ObjectStore& store, const Clock& clock, const std::string& key);
-// Empty where there is none, or something else.
+// A rename's list of names; empty if there is no object, or it holds something else.
 Result<std::optional<std::vector<MovedName>>> read_names(ObjectStore& store, const std::string& key);
 
-// `seen`: the ETag of what is replaced; empty: there must be nothing. ESTALE, EEXIST or ENOENT where there is something
-// else. Returns the new ETag. `made`: when the directory was, which is not now.
+// `seen`: the ETag of what is replaced; empty: there must be nothing. ESTALE, EEXIST or ENOENT if something else is
+// there. Returns the new ETag. `made`: when the directory was made, if not now.
 Result<std::string> write_marker(ObjectStore& store, const std::string& key, const DirectoryMarker& marker,
                                  const std::string& seen, std::optional<WallTime> made = std::nullopt);
-// An ordinary directory's.
+// As above, for the marker of an ordinary directory.
 Result<std::string> write_empty_marker(ObjectStore& store, const std::string& key, const std::string& seen,
                                        std::optional<WallTime> made = std::nullopt);
 // Does not block.
 void write_names(ObjectStore& store, const std::string& key, const std::vector<MovedName>& names, StoreDone<void> done);
 
-// What a rename answers that another mount has taken for dead.
+// The error (EIO) of a rename that another mount may have ended, since it sent no heartbeat for too long.
 [[nodiscard]] Failure taken_over(const std::string& source);
 
-// A conditional write that found something else than was seen.
+// Whether a conditional write failed because it found something else than `seen`.
 [[nodiscard]] bool is_lost_race(const Error& error);
 
 }  // namespace ckptfs::fs

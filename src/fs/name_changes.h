@@ -28,7 +28,7 @@ struct NameInDirectory {
 
 class NameChanges {
 public:
-    // With the node table locked, so that an open comes before the change, or waits for it.
+    // Called with the node table locked, so that an open comes before the change, or waits for it.
     void begin(const std::vector<NameInDirectory>& names) {
         const MutexLock lock(mutex_);
         for (const NameInDirectory& each : names) {
@@ -51,13 +51,13 @@ public:
             run();
         }
     }
-    // Besides the caller's own.
+    // Whether the name is being changed by more than the caller's own change.
     [[nodiscard]] bool others(const NameInDirectory& name) const {
         const MutexLock lock(mutex_);
         const auto change = changes_.find(key(name));
         return change != changes_.end() && change->second.under_way > 1;
     }
-    // False, and no call of `run`, where the name is not being changed.
+    // Calls `run` when all changes of the name have ended; returns false, without calling it, if there is none.
     [[nodiscard]] bool wait(const NameInDirectory& name, std::function<void()> run) {
         const MutexLock lock(mutex_);
         const auto change = changes_.find(key(name));

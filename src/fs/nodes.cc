@@ -115,9 +115,9 @@ std::uint64_t NodeTable::free_inode(const Lock& lock, const Node& node) const {
     return inode;
 }
 
-// One that was removed or renamed, or whose directory was, while it had this number; or an earlier version that can
-// still be written, also where that is a version of its own behind the same inode: /proc tells descriptors apart by
-// their inode numbers only.
+// Whether a node with this number was removed or renamed, or its directory was; or is an earlier version that can still
+// be written, also where that is a version of its own behind the same inode: /proc tells descriptors apart by their
+// inode numbers only.
 bool NodeTable::is_of_another_file(std::uint64_t inode, const Node& node) const {
     const auto [first, last] = by_inode_.equal_range(inode);
     return std::any_of(first, last, [&node](const auto& other) REQUIRES(node_table) {
@@ -147,7 +147,7 @@ void NodeTable::unlink(const Lock& lock, const NodePtr& node) {
     }
     node->linked = false;
     for (const NodePtr& earlier : overtaken(lock, node->parent, node->name)) {
-        // What has it from now on, if anything, is none that they were replaced by.
+        // What has the name from now on, if anything, did not replace these versions.
         earlier->version->replaced_by.reset();
     }
     if (node->writer != nullptr && !node->removed) {
@@ -331,7 +331,7 @@ void NodeTable::drop_if_unused(const Lock& lock, const NodePtr& node) {
     if (!disown(*node)) {
         return;
     }
-    // What still holds it, as an open whose caller was killed, does not take the name from a later one.
+    // A request that still holds the node, as an open whose caller was killed, must not take the name from a later one.
     node->linked = false;
     forgotten_change_ = std::max(forgotten_change_, node->directory().names_changed);
     const NodePtr parent = node->parent;
@@ -384,7 +384,7 @@ std::vector<NodePtr> NodeTable::followers(const Lock&, const Node& node) {
 std::vector<std::pair<NodeId, std::string>> NodeTable::take_unused(const Lock&) const {
     constexpr int kLooks = 64;
     constexpr std::size_t kMostAtOnce = 2;
-    // Those that were just looked up are about to be used.
+    // Nodes that were just looked up are about to be used.
     constexpr NodeId kLatest = 1024;
     std::vector<std::pair<NodeId, std::string>> unused;
     for (int look = 0; look < kLooks && unused.size() < kMostAtOnce; ++look) {

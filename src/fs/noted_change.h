@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A change of a version on its way to the version's FileWriter.
 //
-// It is noted before it is handed over, and once more if a commit has begun by then: that may have missed it. Once its
-// caller may have been answered nothing is noted: what the caller does then, a close among it, covers the change.
+// The change is noted before it is handed over, and once more if a commit has begun by then, which may have missed it.
+// Once its caller may have been answered nothing is noted: what the caller does then, such as a close, covers the
+// change.
 //
 // Threads: settle() may be called by several, and while the change is being handed over.
 #pragma once
@@ -23,7 +24,7 @@ public:
         note_();
     }
 
-    // To be called when the writer has it, and before its caller is answered: whichever comes first counts.
+    // Called when the writer has the change, and before the caller is answered: the first call counts.
     void settle() EXCLUDES(mutex_) {
         const MutexLock lock(mutex_);
         if (!std::exchange(is_settled_, true) && fate_.generation() != generation_) {

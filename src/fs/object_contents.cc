@@ -14,7 +14,7 @@ namespace ckptfs::fs {
 
 namespace {
 
-// 5 MiB of memory. Beyond it all are asked for again.
+// 5 MiB of memory. When it is full, all are forgotten.
 constexpr std::size_t kMaxContents = 100'000;
 constexpr std::size_t kMostReadings = 4;
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an object holds, where its own size does not tell: how long the file in it is, or that it is a symbolic link.
 //
-// Nearly all objects show by their size that they are plain files (has_marked_size). Of the rest the end is asked
-// for, once for each version; until two answers agree where no description tells the size as well, because no checksum
-// covers the end, and a file that is changed at a size that came damaged would lose its end. The size of a damaged one
-// is that of the object, so that it can still be listed and removed; opening it says what is wrong.
+// Nearly all objects show by their size that they are plain files (has_marked_size). Of the others the end is fetched,
+// once for each version. If the object's description does not tell the size as well, it is fetched until two answers
+// agree, because no checksum covers the end, and a file that is changed at a size that arrived damaged would lose its
+// end. A damaged file is shown with the size of its object, so that it can still be listed and removed; opening it says
+// what is wrong.
 //
 // Threads: all functions may be called from any thread.
 #pragma once
@@ -28,39 +29,40 @@ namespace ckptfs::fs {
 
 struct ObjectContent {
     FileType type = FileType::kFile;
-    // As stat shows it.
+    // Size in bytes, as stat(2) shows it.
     std::uint64_t size = 0;
 
     friend bool operator==(const ObjectContent&, const ObjectContent&) = default;
 };
 
-// Of a file of this size in an object that is described with its metadata; else the symbolic link that it is.
+// The content of an object that is described with its metadata: a symbolic link if that says so, else a file of this
+// size.
 [[nodiscard]] ObjectContent content_of(const ObjectInfo& object, std::uint64_t file_size);
 
 class ObjectContents {
 public:
     using Found = std::function<void(Result<ObjectContent>)>;
 
-    // `files`: what this node keeps, if anything, and may know the sizes of.
+    // `files`: the files that this node keeps, whose sizes it may know; null for none.
     ObjectContents(ObjectStore& store, const Codec& codec, FileCache* files)
         : store_(store), codec_(codec), files_(files) {}
 
-    // Without a request; empty where one is needed.
+    // The content if it is known without a request; else empty.
     [[nodiscard]] std::optional<ObjectContent> known(const ObjectInfo& object) const;
-    // `object` as a list described it. ENOENT or ESTALE where this version is gone.
+    // `object`: as a listing describes it. ENOENT or ESTALE if this version is gone.
     void find(const ObjectInfo& object, Found done);
-    // The same, as HeadObject described it, which may tell all.
+    // As above, for an object as HeadObject describes it, which may tell the content already.
     void find_described(const ObjectInfo& object, Found done);
     void remember(const std::string& key, const std::string& etag, ObjectContent content);
 
 private:
-    // Nothing where it was damaged.
+    // What one fetch of the end showed; empty if it was damaged.
     using Reading = std::optional<ObjectContent>;
     using Readings = std::vector<Reading>;
 
     void fetch_tail(const ObjectInfo& object, Readings before, Found done);
     void tail_here(const ObjectInfo& object, Readings readings, const FetchedRange& tail, const Found& done);
-    // As the store's answer says.
+    // The content as the fetched end tells it.
     [[nodiscard]] Result<ObjectContent> read_tail(const FetchedRange& tail) const;
 
     ObjectStore& store_;
@@ -68,7 +70,7 @@ private:
     FileCache* const files_;
 
     mutable Mutex mutex_;
-    // By hash of key and ETag.
+    // Contents by the hash of key and ETag.
     std::unordered_map<std::uint64_t, ObjectContent> contents_ GUARDED_BY(mutex_);
 };
 

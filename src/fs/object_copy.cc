@@ -22,10 +22,10 @@ namespace {
 
 // Enough to hide S3's time per copied part; a copied part moves no bytes through this machine.
 constexpr std::size_t kPartsAtOnce = 32;
-// Of the same bytes, until two agree.
+// Fetches of the same bytes until two agree.
 constexpr int kMostFetches = 4;
-// Another mount may take an upload whose first part takes long for one that is lost. What ends it again and again is
-// nothing to race with.
+// Another mount may end an upload whose first part takes long, as one that is lost. A client that ends it again and
+// again is not worth racing.
 constexpr int kMostAnew = 3;
 
 Copied copied_as(const ObjectInfo& source, const PutResponse& response, const std::string& write_id) {
@@ -59,7 +59,7 @@ Result<std::vector<UploadedPart>> copy_parts(ObjectStore& store, const ObjectInf
     return parts;
 }
 
-// Of memory that is in no budget, for all copies of the process together. A part that is larger is held alone.
+// Bytes of memory outside all budgets, for all copies of the process together. A part that is larger is held alone.
 constexpr std::uint64_t kMostHeld = std::uint64_t{64} << 20;
 
 class HeldBytes {
@@ -222,7 +222,7 @@ Result<Copied> copy_by_upload(ObjectStore& store, const ObjectInfo& source, cons
                 {*upload, std::move(*parts), write_id, source.size, options.no_replace, options.may_go_on});
         }
         end_upload(store, *upload);
-        // The source is still there, and nothing of the copy is visible: it can be begun anew, however far it was.
+        // The source is still there, and nothing of the copy is visible: the copy can begin again, however far it was.
         if (!is_upload_gone(parts.error()) || begun_anew == kMostAnew) {
             return failure(std::move(parts.error()));
         }
@@ -241,7 +241,7 @@ Result<Copied> copy_by_request(ObjectStore& store, const ObjectInfo& source, con
     request.may_send = options.may_go_on;
     const std::string write_id = options.no_replace ? new_write_id(options.rename_id) : "";
     if (options.no_replace) {
-        // So that an attempt whose reply was lost is not taken for another client's file.
+        // So that an attempt whose reply was lost is not mistaken for another client's file.
         request.description = source;
         request.description->metadata[kWriteIdMetadata] = write_id;
     }
@@ -283,7 +283,7 @@ Result<Copied> copy_latest(ObjectStore& store, const std::string& source, const 
                            const CopyOptions& options) {
     auto info = wait_for<ObjectInfo>([&](auto done) { store.head(source, done); });
     if (info && info->etag.empty()) {
-        // Without it neither the copy nor the removal of the source would be that of one version.
+        // Without an ETag neither the copy nor the removal of the source would be that of one version.
         Result<std::string> etag = listed_etag(store, source);
         if (!etag) {
             return failure(std::move(etag.error()));
@@ -295,8 +295,8 @@ Result<Copied> copy_latest(ObjectStore& store, const std::string& source, const 
     }
     Result<Copied> copied = copy_in_parts(info->size) ? copy_large(store, *info, destination, options)
                                                       : copy_by_request(store, *info, destination, options);
-    // By one request, of a store that passes its condition over, it may be the copy of another version; which then has
-    // not the write ID that is known here, unless it was given that by this request.
+    // A store that ignores the condition may have copied another version by one request. Such a copy does not have the
+    // write ID that is known here, unless this request set one.
     const bool is_sure = copied && (copy_in_parts(info->size) || copied->copy.etag == info->etag ||
                                     (copied->write_id.empty() && !write_id_of(*info).empty()));
     if (is_sure && options.files != nullptr) {
@@ -312,12 +312,12 @@ Result<Copied> copy_latest(ObjectStore& store, const std::string& source, const 
     return copied;
 }
 
-// It is small.
+// For a small object.
 Result<Copied> copy_known(ObjectStore& store, const ObjectInfo& known, const std::string& destination,
                           const CopyOptions& options) {
     Result<Copied> copied = copy_by_request(store, known, destination, options);
     if (copied && copied->copy.etag != known.etag) {
-        // With SSE-KMS, say. Of a store that passes the condition over it may be the copy of another version.
+        // The ETag is another one with SSE-KMS, or if a store that ignores the condition has copied another version.
         const auto seen = wait_for<ObjectInfo>([&](auto done) { store.head(destination, done); });
         if (seen && seen->etag == copied->copy.etag) {
             copied->copy.size = copied->copy.stored_size = seen->size;
@@ -354,7 +354,7 @@ Result<Copied> copy_object(ObjectStore& store, const std::string& source, const 
     if (options.known && !options.no_replace && !copy_in_parts(options.known->size) &&
         !is_kept(*options.known, options)) {
         Result<Copied> copied = copy_known(store, *options.known, destination, options);
-        // Else another mount has replaced it meanwhile.
+        // Else another mount has replaced the source meanwhile.
         if (copied || (copied.error().errno_value != ESTALE && copied.error().errno_value != ENOENT)) {
             return copied;
         }

@@ -3,9 +3,9 @@
 // parts, CopyObject is used up to its size limit; above it bytes are downloaded and uploaded: 64 MiB at a time in the
 // whole process, or one part that is larger.
 //
-// The source is pinned by its ETag, so that one version is copied. A multipart copy carries no metadata by
-// itself: it is read from the source and set again. One whose upload another client ends is begun anew. On failure
-// nothing is left behind. Threads: blocks; for the blocking executor.
+// The source is pinned by its ETag, so that one version is copied. A multipart copy carries no metadata by itself: it
+// is read from the source and set again. A copy whose upload another client ends is begun again. On failure nothing is
+// left behind. Threads: blocks; for the blocking executor.
 #pragma once
 
 #include <functional>
@@ -22,39 +22,40 @@ namespace ckptfs::fs {
 struct CopyOptions {
     // Fails with EEXIST where the destination exists.
     bool no_replace = false;
-    // Asked on any thread before each attempt of what makes the copy visible: after a no, it is not made.
+    // Called on any thread before each attempt of the request that makes the copy visible: once it returns false, none
+    // is sent.
     std::function<bool()> may_go_on = nullptr;
-    // A copy that gets a `ckptfs-write` of its own is marked there as that of this rename of a directory.
+    // The ID of a directory's rename: a copy that gets a `ckptfs-write` of its own is marked there as made by it.
     std::string rename_id = {};
-    // The source as this mount last knew it: a small one is copied without a look at it before. The same ETag of the
-    // copy, on S3 the MD5 of its bytes, says that it was this version.
+    // The source as this mount last knew it: a small one is copied without a HEAD before. If the copy has the same
+    // ETag, on S3 the MD5 of its bytes, it was this version.
     std::optional<ObjectInfo> known = std::nullopt;
-    // The source goes once it is copied: to be told, where there is one.
+    // What this node keeps of files: notified of the copy, as the source is deleted after it. Null for none.
     FileCache* files = nullptr;
 };
 
-// Whether an object with this `ckptfs-write` was marked so.
+// Whether this `ckptfs-write` marks a copy as made by this rename.
 [[nodiscard]] bool is_copy_of_rename(std::string_view write_id, const std::string& rename_id);
 
 // The version that was copied, and its copy.
 struct Copied {
     std::string source_etag;
     ObjectVersion copy;
-    // The value of the copy's `ckptfs-write`, by which it is told from other copies of the same bytes. Empty where it
-    // was given none.
+    // The value of the copy's `ckptfs-write`, by which it is told from other copies of the same bytes; empty if it was
+    // given none of its own.
     std::string write_id = {};
-    // Of the source, where it was looked at.
+    // `ckptfs-write` of the source, if its description was read.
     std::string source_write_id = {};
 };
 
-// Whether it may be a copy of it that a single request has made: that has the `ckptfs-write` of its source, which every
-// save by ckptfs gives anew. What other clients have uploaded has none; then their sizes say so.
+// Whether `object` may be a copy of `source` made by a single request: it then has its source's `ckptfs-write`, which
+// every save by ckptfs sets anew. Objects uploaded by other clients have none; then their sizes are compared.
 [[nodiscard]] bool is_copy_by_request(const ObjectInfo& object, const ObjectInfo& source);
 
 Result<Copied> copy_object(ObjectStore& store, const std::string& source, const std::string& destination,
                            const CopyOptions& options);
 
-// The same for a source whose description is known (from a listing). Where it is large, what is copied may be a newer
+// As above, for a source whose description is known (from a listing). If it is large, what is copied may be a newer
 // version.
 Result<Copied> copy_object(ObjectStore& store, const ObjectInfo& source, const std::string& destination,
                            const CopyOptions& options);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A function that runs when the last of those that hold this lets go of it, or when it is called: once.
+// A function that runs once: when run() is called, or when the last owner of this object releases it.
 //
 // Threads: run() may be called from any thread; the function runs on the thread that is first.
 #pragma once

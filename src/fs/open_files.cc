@@ -17,7 +17,7 @@ namespace ckptfs::fs {
 
 namespace {
 
-// O_TRUNC takes the right to write, and truncates whatever else the descriptor is for.
+// O_TRUNC requires the right to write, and truncates whatever else the descriptor is for.
 int effective_flags(int flags) {
     return (flags & O_TRUNC) != 0 && !writes(flags) ? (flags & ~O_ACCMODE) | O_RDWR : flags;
 }
@@ -43,8 +43,8 @@ bool OpenFiles::wants_direct_io(int flags) const {
         case DirectIo::kAlways:
             return true;
         case DirectIo::kNever:
-            // Who truncates or appends may go on in another version than others of its inode: they must not share
-            // pages.
+            // A handle that truncates or appends may go on in another version than others of its inode: they must not
+            // share pages.
             return writes(flags) && (flags & (O_TRUNC | O_APPEND)) != 0;
         case DirectIo::kAuto:
             break;
@@ -111,7 +111,8 @@ void OpenFiles::create(NodeId parent_id, std::string name, int flags, Caller cal
             {
                 const NodeTable::Lock lock = state_.nodes.lock();
                 if (opened && opened->backing != 0) {
-                    // That is answered to an open only: the kernel looks the name up once more.
+                    // The answer to a create cannot name a backing file: the kernel looks the name up once more, and
+                    // opens it.
                     handle = opened->handle;
                     file = failure(ESTALE, existing->name + " exists");
                 } else if (opened) {
@@ -156,7 +157,7 @@ bool OpenFiles::waits_for_its_name(const NodeTable::Lock& /*lock*/, const Node& 
            state_.name_changes.wait({node.parent->id, node.name}, std::move(run));
 }
 
-// Its name is being removed or renamed.
+// Delays an open to write while the name is being removed or renamed.
 bool OpenFiles::opens_later(const NodeTable::Lock& lock, NodeId id, int flags, const Caller& caller,
                             const Reply<OpenedFile>& reply) {
     const NodePtr node = state_.nodes.find(lock, id);
@@ -217,10 +218,10 @@ void OpenFiles::open(NodeId id, int asked_flags, Caller caller, Reply<OpenedFile
         } else if (request->node->type == FileType::kDirectory) {
             found = failure(EISDIR, "a directory");
         } else if (request->node->type != FileType::kFile) {
-            // The kernel took the name for a file: it is to look again.
+            // The kernel knows the name as a file: it has to look again.
             found = failure(ESTALE, "a symbolic link, a socket or a FIFO");
         } else {
-            // A truncation may wait yet, and keeps readers from the page cache until it is made.
+            // A truncation may still wait: the expectation keeps readers from the page cache until it is made.
             request->expected = !is_truncated && take_expected(lock, *request->node, request->thread, writes(flags));
         }
     }
@@ -260,14 +261,15 @@ OpenedFile OpenFiles::add_handle(const NodeTable::Lock& lock, const OpenRequest&
     node->is_lock_file = node->is_lock_file && node->open_handles > 0;
     ++node->open_handles;
     OpenedFile opened;
-    // What is shown of a file being written is longer than what can be read of it: the page cache would fill up the
-    // rest. Nor would it see what is changed. An empty file may be written at any time, in the same inode.
+    // The size that is shown of a file being written is more than what can be read of it: the page cache would fill up
+    // the rest, and would not see changes either. An empty file may be written at any time, in the same inode.
     const bool is_empty = writer == nullptr && (reader == nullptr || reader->size() == 0);
     handle->may_change =
         writer == nullptr &&
         (node->is_opened_to_write() || std::any_of(node->expected.begin(), node->expected.end(),
                                                    [](const ExpectedOpen& expected) { return expected.writes; }));
-    // What is written to what cannot be read back would be whole pages there, and zeros in the others.
+    // Of what is written to a file that cannot be read back the page cache would have whole pages, and zeros in the
+    // others.
     const bool cannot_read_back = writer != nullptr && !writer->readable() && (request.flags & O_ACCMODE) != O_WRONLY;
     opened.direct_io = wants_direct_io(request.flags) || cannot_read_back || node->is_other_than_looked_up ||
                        node->has_uncertain_size || node->shares_inode || is_empty || handle->may_change ||
@@ -293,12 +295,12 @@ OpenedFile OpenFiles::add_handle(const NodeTable::Lock& lock, const OpenRequest&
         pass_through(lock, request, reader, *handle, opened);
     }
     if (reader != nullptr && !opened.direct_io && opened.backing == 0) {
-        // Without an ETag nothing says of which version they are.
+        // Without an ETag nothing says of which version the pages are.
         const bool is_same = !node->pages_etag.empty() && node->pages_etag == reader->object().etag;
         node->has_only_its_pages = node->has_only_its_pages && is_same;
         opened.keep_cache = node->has_only_its_pages;
         handle->dropped_pages = !opened.keep_cache;
-        // The kernel drops them where it is not to keep them; but those that have read them from there remain.
+        // The kernel drops the pages where it is not to keep them; but handles that have read from them remain.
         node->pages_were_read = node->pages_were_read && (opened.keep_cache || node->cached_handles > 0);
         node->pages_etag = reader->object().etag;
     }
@@ -339,8 +341,8 @@ OpenedFile OpenFiles::add_handle_on_other_version(const NodeTable::Lock& lock, c
 
 // --- writing
 
-// It has failed, or all that was written to it in order is saved: so it may have been closed. Who opens it after that
-// neither shares that failure, nor a writer that cannot read and change what it has saved.
+// Whether the file may have been closed: the writer has failed, or all that was written to it in order is saved. An
+// open after that close must share neither the failure, nor a writer that cannot read and change what it has saved.
 bool OpenFiles::may_be_released(const FileWriter& writer, const OpenRequest& request) {
     const bool is_saved = !writer.dirty() && !writer.readable() && !only_appends(request.flags);
     return request.waits < kReleaseWaits && (is_saved || writer.failed());
@@ -442,7 +444,7 @@ void OpenFiles::write_version_found(const OpenRequestPtr& request, const ObjectI
                                     Result<ObjectContent> content) {
     {
         const NodeTable::Lock lock = state_.nodes.lock();
-        // What could not be read, or is no file, is found once more.
+        // A version that could not be read, or is no file, is found once more.
         if (content && content->type == request->node->type && may_take_version(lock, *request)) {
             take_version(lock, *request, version_of(object, *content), nullptr);
         }

@@ -4,8 +4,8 @@
 //
 //   - the later one was saved: to publish what the earlier one holds would undo that, and fail a writer of the later;
 //   - or it was only truncated so far, and appended to;
-//   - or it has a log's name: what is published of that may be a part. Of other files what is being written anew is not
-//     to be published by who appends, nor to be given up with them: those go on in their own version.
+//   - or it has a log's name: what is published of that may be a part. In other files, what is being rewritten must not
+//     be published by a handle that appends, nor be given up with it: such a handle goes on in its own version.
 #include <fcntl.h>
 
 #include <utility>
@@ -54,7 +54,7 @@ Result<HandlePtr> OpenFiles::open_what_has_the_name(const NodeTable::Lock& lock,
     const NodePtr& node = earlier.node;
     NodePtr named = state_.nodes.child(lock, node->parent, node->name);
     if (const auto& last = earlier.version->replaced_by; named == nullptr && !node->removed && last) {
-        // The kernel knows the name by an earlier version: who had the later one has closed it.
+        // The kernel knows the name by an earlier version: the later one was closed by all that had it.
         named = state_.nodes.link_new(lock, node->parent, node->name, FileType::kFile);
         named->committed = ObjectVersion{last->etag, last->size, last->stored_size, last->modified};
     }
@@ -82,7 +82,7 @@ Result<HandlePtr> OpenFiles::open_what_has_the_name(const NodeTable::Lock& lock,
     HandlePtr opened;
     const HandleId id = add_handle(lock, request, std::move(writer), nullptr, &opened).handle;
     if (is_only_appended) {
-        // The death of who truncated it takes nothing of this back.
+        // The death of the process that truncated the file takes nothing of this back.
         named->version->fate.truncated_again(earlier.opener);
         named->only_appended = true;
         live_logs_.opened(lock, *named);

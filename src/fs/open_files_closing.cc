@@ -66,9 +66,9 @@ struct OpenFiles::Closing {
     std::function<void()> settled;
     CloseFacts facts;
     Reply<void> reply;
-    // It counts among the version's `saves`.
+    // This close counts in the version's `saves`.
     bool saves = false;
-    // Others that were about to close have had the time to say so.
+    // This close has waited once for others that were about to close.
     bool has_waited_for_others = false;
     SteadyTime begun{};
 
@@ -103,8 +103,8 @@ void OpenFiles::flush(HandleId id, const Caller& caller, Reply<void> reply) {
         }
         return;
     }
-    // What the process is has to be looked up while it waits; what it and others hold can be long, and is looked up
-    // elsewhere.
+    // The process has to be looked up while it waits for the answer. To look up what it and others hold can take long,
+    // and is done elsewhere.
     const auto closing = std::make_shared<Closing>();
     closing->handle = handle;
     closing->begun = state_.env.clock.now();
@@ -115,7 +115,7 @@ void OpenFiles::flush(HandleId id, const Caller& caller, Reply<void> reply) {
     closing->facts.opener = handle->opener;
     closing->reply = std::move(reply);
     static_cast<void>(handle->version->closes.begin());
-    // One that is gone before /proc tells may have been killed.
+    // A process that is gone before /proc tells may have been killed.
     const ExitState end = closing->facts.exit_state;
     closing->saves = (end == ExitState::kRunning || end == ExitState::kExiting) && handle->version->saves.begin();
     const auto decide = [this, closing] { decide_later(closing); };
@@ -151,7 +151,7 @@ void OpenFiles::complete_facts(const Closing& closing, CloseFacts& facts) const 
     if (facts.closing_process && facts.version.unsaved && facts.exit_state == ExitState::kRunning) {
         facts.descriptors_left = processes.writable_descriptors(process, inode, access);
         if (facts.descriptors_left.value_or(0) > 0) {
-            // Those of other handles are not duplicates of this one.
+            // Descriptors of other handles are not duplicates of this one.
             facts.descriptors_left = std::max(0, *facts.descriptors_left - count_other_handles(handle, process));
         }
     }
@@ -188,8 +188,8 @@ void OpenFiles::complete_facts(const Closing& closing, CloseFacts& facts) const 
     }
 }
 
-// The death of a process that wrote nothing, and seems to be the last that holds the file, while another may be closing
-// it as usual.
+// Whether this is the death of a process that wrote nothing, and seems to be the last that holds the file, while
+// another may be closing it as usual.
 bool OpenFiles::waits_for_others(const Closing& closing, const CloseFacts& facts) {
     return !closing.saves && !facts.version.answers_for_it &&
            (!closing.has_waited_for_others || closing.handle->version->saves.any());
@@ -218,7 +218,7 @@ bool OpenFiles::is_left_half(const Node& node, const WrittenVersion& version, pi
     });
 }
 
-// What gives a version up needs facts that still hold: to look them up took a while.
+// True if the close is decided again later: to give a version up needs facts that still hold, and they took a while.
 bool OpenFiles::must_look_again(const std::shared_ptr<Closing>& closing, const CloseFacts& facts,
                                 const CloseDecision& decision) {
     if (decision.action == CloseAction::kGiveWay) {
@@ -273,11 +273,11 @@ void OpenFiles::decide_and_close(const std::shared_ptr<Closing>& closing) {
     CloseFacts facts = closing->facts;
     complete_facts(*closing, facts);
     const HandlePtr handle = closing->handle;
-    // What it waited for may have failed.
+    // The file may have failed while this close waited.
     const bool is_over = closing->has_waited_for_others && handle->writer->failed();
     CloseDecision decision = is_over ? CloseDecision{CloseAction::kWait} : decide_close(facts);
     const pid_t process = facts.closing_process.value_or(kUnseenProcess);
-    // Those that are being killed close their descriptors one after another.
+    // Processes that are being killed close their descriptors one after another.
     if (decision.action == CloseAction::kCommit && is_left_half(*handle->node, *handle->version, process)) {
         if (state_.env.clock.now() - closing->begun < state_.env.write.retry_for) {
             waits_.after(kFlushFollows, [this, closing] { decide_later(closing); });
@@ -393,7 +393,7 @@ void OpenFiles::release(HandleId id, Reply<void> reply) {
     }
 }
 
-// While it still counts among the writable handles: the one that finds itself the last goes by it.
+// Called while the handle still counts among the writable ones: the handle that turns out to be the last goes by this.
 void OpenFiles::note_let_go(const Handle& handle) const {
     if (handle.is_by_name) {
         return;
@@ -423,7 +423,7 @@ void OpenFiles::release_writer(const HandlePtr& handle, const Reply<void>& reply
     const auto end = [&](Error why) { writer->abort(std::move(why), [finish](const Status&) { finish({}); }); };
     const bool is_removed = handle->node->removed;
     if (last_writer && is_removed && !writer->failed()) {
-        // It may still have left something in the store.
+        // The writer may still have left something in the store.
         end(removed_error(*writer));
     } else if (!last_writer || is_removed || writer->failed()) {
         finish({});

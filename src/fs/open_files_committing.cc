@@ -17,8 +17,8 @@ namespace ckptfs::fs {
 
 namespace {
 
-// A page that is locked is waited for, and on a store that hangs may be so for minutes. Who opens the file meanwhile
-// waits in the kernel for it.
+// The kernel waits for a locked page, for minutes maybe on a store that hangs. An open of the file meanwhile waits for
+// that in the kernel.
 constexpr Milliseconds kLongestDrop{1000};
 
 }  // namespace
@@ -47,8 +47,9 @@ void OpenFiles::commit_when_first(const NodePtr& node, const std::shared_ptr<Fil
             commit(node, writer, cause, to.permit, reply, leave);
             return;
         }
-        // Renamed meanwhile, there is another line to wait in. At a marker's name there is the gate before it, also for
-        // what had nothing to save when it came. Not asked from here: what it saves first may wait for this place.
+        // A file that was renamed meanwhile has another line to wait in. One that got a marker's name has to pass the
+        // gate, also if it had nothing to save when it came. The gate is not asked from here: what it saves first may
+        // wait for this place.
         leave();
         commit_in_order(node, writer, cause, reply);
     });
@@ -102,8 +103,8 @@ void OpenFiles::commit_siblings(const std::string& marker_key, const std::string
     all->one_more({});
 }
 
-// While a commit waited for its turn another may have begun to write to the file, or in another way than a log is
-// written: then it is theirs to publish.
+// While a commit waited for its turn another process may have begun to write to the file, or in another way than a log
+// is written: then it is for that process to publish.
 bool OpenFiles::is_left_to_others(const Node& node, const WrittenVersion* version, CommitReason reason) const {
     if (reason == CommitReason::kMade) {
         return version != nullptr && version->fate.state(kUnseenProcess, kUnseenProcess).written;
@@ -133,7 +134,7 @@ void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& w
         ended();
         return;
     }
-    // Of a file that was removed while this waited nothing is published, and its handles go on.
+    // Nothing is published of a file that was removed while this waited, and its handles go on.
     const bool is_removed = node->removed && !writer->failed();
     if (is_removed || is_left_to_others(*node, version.get(), reason) ||
         (version != nullptr && version->is_truncated_away() && !writer->failed())) {
@@ -192,7 +193,7 @@ void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& w
             return;
         }
         if (node->removed) {
-            // Meanwhile: that gives it up itself.
+            // Removed meanwhile: the removal gives the writer up itself.
             reply({});
             ended();
             return;
@@ -200,7 +201,7 @@ void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& w
         // Before the answer, upon which a release goes on.
         abort_begins();
         reply(failure(object.error()));
-        // It may have been given up while its last request was in flight.
+        // The writer may have been given up while its last request was in flight.
         writer->abort(std::move(object.error()), [this, ended](const Status&) {
             ended();
             abort_ends();
@@ -208,14 +209,15 @@ void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& w
     });
 }
 
-// By a process that /proc does not show, of which no close has published it.
+// So for a process that /proc does not show, if no close has published the truncation.
 bool OpenFiles::is_truncated_again(const Handle& handle) const {
     return handle.version->fate.state(kUnseenProcess, handle.opener).unsaved && !handle.is_cut_off &&
            !handle.version->is_truncated_away() && decide_last_release(handle) == ReleaseAction::kCommit;
 }
 
-// Saved, empty, and truncated again since: that changes what another mount has saved meanwhile, and nothing else. To
-// ask costs less than to write, and leaves no version in the bucket for each of many that take turns at a lock file.
+// The file is saved, empty, and was truncated again since: that changes what another mount has saved meanwhile, and
+// nothing else. To ask costs less than to write, and leaves no version in the bucket for each of many processes that
+// take turns at a lock file.
 void OpenFiles::commit_once_more(const NodePtr& node, const std::shared_ptr<FileWriter>& writer,
                                  const std::shared_ptr<WrittenVersion>& version, Reply<void> reply,
                                  std::function<void()> ended) {
@@ -238,7 +240,7 @@ void OpenFiles::commit_once_more(const NodePtr& node, const std::shared_ptr<File
             ended();
             return;
         }
-        // What it is to replace, or that the store does not answer, is the commit's to find out.
+        // The commit finds out what it has to replace, or that the store does not answer.
         writer->begin_anew();
         ended();
         commit_in_order(node, writer, CommitReason::kMade, reply);
@@ -278,7 +280,7 @@ void OpenFiles::note_committed(const NodePtr& node, const CommittedObject& objec
     }
     const ObjectVersion version{object.etag, object.size, object.stored_size, object.modified};
     bool pages_are_old = false;
-    // What was only appended leaves the pages before it as they are, and a reader of those its read-ahead.
+    // Appending leaves the pages before it as they are, and leaves a reader of those its read-ahead.
     std::uint64_t from = 0;
     std::vector<Grown> followers;
     {
@@ -288,13 +290,13 @@ void OpenFiles::note_committed(const NodePtr& node, const CommittedObject& objec
             return;
         }
         if (!is_same) {
-            // By all of its writers, or by those that have written since the commit before.
+            // Only appended by all writers, or by those that have written since the commit before.
             const bool only_appended = change.only_appended || node->only_appended;
             from = only_appended && node->committed ? node->committed->size : 0;
             followers = note_version(lock, node, version, only_appended);
         }
-        // Those that have it open may have filled pages since the commit before, also by a mapping. Bytes that were
-        // changed, read, and changed back are in them, too.
+        // Handles that have the file open may have filled pages since the commit before, also by a mapping. Bytes that
+        // were changed, read, and changed back are in them, too.
         pages_are_old =
             !node->pages_etag.empty() || node->pages_were_read || node->cached_handles > 0 || node->readers > 0;
         node->forget_pages();
@@ -343,8 +345,8 @@ std::vector<OpenFiles::Grown> OpenFiles::note_version(const NodeTable::Lock& loc
             state_.nodes.stop_following(lock, follower);
         }
     }
-    // Who has read the version before may have mapped it, and fills pages of this inode with it: the next open gets
-    // another inode.
+    // A process that has read the version before may have mapped it, and fills pages of this inode with it: the next
+    // open gets another inode.
     const bool is_read_as_before =
         had_bytes && !only_appended && node->readers > 0 && (node->writer == nullptr || !node->writer->readable());
     // What was written by another node's inode does not show in the size that the kernel has of this one.

@@ -47,7 +47,7 @@ void OpenFiles::abort_ends() {
     answer_drain();
 }
 
-// Before its node forgets the writer: from then on nothing else tells that its upload is still being ended.
+// Called before the node forgets the writer: from then on nothing else tells that its upload is still being ended.
 void OpenFiles::drain_after_abort(const std::shared_ptr<FileWriter>& writer) {
     if (writer == nullptr) {
         return;
@@ -173,7 +173,7 @@ std::vector<std::string> OpenFiles::abandon(Reply<void> ended) {
         } else {
             writer->when_failed(nullptr);
         }
-        // Those with nothing to save as well: what waits for memory on their behalf would wait for ever.
+        // Writers with nothing to save as well: what waits for memory on their behalf would wait for ever.
         writer->abort(cut_off_error(*writer), [this, key = writer->key(), all_ended](const Status& status) {
             state_.failed.when_recorded(key, [all_ended, status] { all_ended->one_more(status); });
         });

@@ -43,8 +43,8 @@ std::string OpenFiles::key_of_failure(const Node& node, const FileWriter& writer
     return stayed_behind ? state_.key(lock, node) : writer.key();
 }
 
-// What has the name by now was written on this mount, or the file can no longer get it. Not where an open with O_TRUNC
-// took the name, and its process ended before it came back: the file would still have been published.
+// Whether what has the name by now was written on this mount, or the file can no longer get it. Not where an open with
+// O_TRUNC took the name, and its process ended before it came back: the file would still have been published.
 bool OpenFiles::has_lost_its_name(const NodeTable::Lock& lock, const Node& node) const {
     if (node.removed || node.parent == nullptr) {
         return true;
@@ -74,20 +74,20 @@ void OpenFiles::note_failed(const Node& node, const FileWriter& writer, pid_t op
     bool is_to_be_looked_up = false;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
-        // It was removed, or its name belongs to what another writer writes.
+        // The file was removed, or its name belongs to what another writer writes.
         if (has_lost_its_name(lock, node)) {
             return;
         }
         file.opened = node.opened_to_write;
         file.began = state_.env.clock.wall_now() -
                      std::chrono::duration_cast<WallTime::duration>(state_.env.clock.now() - node.opened_to_write);
-        // By the open that took the name: the kernel must not find that of a file that failed.
+        // The open that took the name will look it up: the kernel must not find that of a file that failed.
         is_to_be_looked_up = !node.linked;
         // A failed rename has given it another name, and what is there is not known.
         if (state_.key(lock, node) == file.key) {
             file.etag_before = node.committed ? node.committed->etag : "";
         }
-        // What another mount had saved before it was truncated does not make it good: then the time tells.
+        // What another mount had saved before the truncation does not resolve the failure: then the time tells.
         if (node.version != nullptr && node.version->believed_etag && file.etag_before == node.version->believed_etag) {
             file.etag_before.reset();
         }

@@ -33,7 +33,7 @@ void OpenFiles::show_growth(const Grown& grown, const ObjectVersion& shown, cons
     state_.env.kernel_cache.invalidate_inode(grown.node->id, {.from = grown.from, .done = show, .held = drops});
 }
 
-// The page cache has taken them on their way here. From now on reads get the version before.
+// The page cache has taken the written pages on their way here. From now on reads get the version before.
 void OpenFiles::drop_written_pages(const NodePtr& node, const FileWriter& writer) {
     {
         const NodeTable::Lock lock = state_.nodes.lock();

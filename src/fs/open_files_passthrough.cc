@@ -2,11 +2,11 @@
 // Files that the kernel reads from this node's disk, past this process (passthrough.h): versions that are there as a
 // whole, and checked.
 //
-// The kernel cannot change from one way of reading an inode to another while it is open. So where one reads past this
-// process, all do that open the node, and who writes gets a node of its own, as for a file that was read
-// (open_files_reading.cc). None begins to where others have the node open, or a writer is on its way to it. What is
-// read so does not follow what is appended: the kernel would show a size that the file on the disk does not have. Logs,
-// which are followed, are left to this process.
+// The kernel cannot change from one way of reading an inode to another while it is open. So if one handle reads past
+// this process, all do that open the node, and a writer gets a node of its own, as for a file that was read
+// (open_files_reading.cc). No handle begins to while others have the node open, or a writer is on its way to it.
+// Handles that read so do not follow what is appended: the kernel would show a size that the file on the disk does not
+// have. Logs, which are followed, are left to this process.
 #include <fcntl.h>
 
 #include <utility>

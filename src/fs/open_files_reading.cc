@@ -8,8 +8,8 @@
 //
 // Appending changes nothing that was read. Those that have the file open follow it (Node::grows_as): each commit drops
 // what the kernel has of their node, above all the page in which the file ended and that is zeros from there on, and
-// only then shows the new size. From then on the kernel is told nothing more: of an answer that a notice overtakes it
-// gives the size to fstat(2) and does not keep it, and a mapping of what fstat(2) has told would end in SIGBUS.
+// only then shows the new size. After that the kernel gets no further notice: if a notice overtakes an answer, the
+// kernel gives that answer's size to fstat(2) without keeping it, and a mapping of that size would end in SIGBUS.
 #include <fcntl.h>
 
 #include <utility>
@@ -22,7 +22,7 @@ namespace ckptfs::fs {
 
 namespace {
 
-// At a file that is committed again and again.
+// For a file that is committed again and again.
 constexpr int kMostReopens = 20;
 
 Failure cannot_read_back() {
@@ -55,7 +55,7 @@ void OpenFiles::read_what_is_seen(const std::shared_ptr<Reading>& reading) {
     }
     const auto answer = [this, reading, asked = writer.get()](Result<Payload> data) {
         const bool gone = !data && data.error().errno_value == ESTALE;
-        // Once it is saved and closed a writer is not told of a rename, which takes away what it has read.
+        // A writer that is saved and closed is not notified of a rename, which takes away the object that it reads.
         if (gone && reading->handle->writer == nullptr && reading->reopens < kMostReopens &&
             changing(*reading->handle).get() != asked) {
             ++reading->reopens;
@@ -68,8 +68,9 @@ void OpenFiles::read_what_is_seen(const std::shared_ptr<Reading>& reading) {
     writer->read(reading->offset, reading->size, answer);
 }
 
-// It has joined a writer that keeps nothing to read. The version before would not show what was changed, and a mapping
-// would show it at the size that the file has by now; what was only appended leaves it as it is.
+// Whether the handle has joined a writer that keeps nothing to read. The version before would not show what was
+// changed, and a mapping would show it at the size that the file has by now; what was only appended leaves that version
+// as it is.
 bool OpenFiles::is_unreadable(const Handle& handle) {
     if (handle.writer == nullptr || handle.writer->readable() || !handle.writer->dirty()) {
         return false;
@@ -83,7 +84,7 @@ std::shared_ptr<FileWriter> OpenFiles::changing(Handle& handle) {
     const NodeTable::Lock lock = state_.nodes.lock();
     if (handle.writer != nullptr) {
         if (handle.changing == nullptr) {
-            // It is read from the bucket, where others, or this handle, may have saved since.
+            // The handle reads from the bucket, where others, or this handle, may have saved since.
             forget_earlier_reader(lock, handle);
         }
         return handle.changing;
@@ -99,15 +100,15 @@ std::shared_ptr<FileWriter> OpenFiles::changing(Handle& handle) {
         return handle.changing;
     }
     if (handle.changing != node.writer && !handle.changing->dirty() && !handle.changing->failed()) {
-        // All of it is saved and closed: read from the bucket, it goes wherever that version goes.
+        // All of it is saved and closed: the handle reads that version from the bucket, wherever a rename moves it.
         handle.changing = nullptr;
         handle.has_read_changes = false;
         handle.rewrites = node.rewrites;
         forget_earlier_reader(lock, handle);
         return nullptr;
     }
-    // Before the first change, and after one that failed, what was opened is read with a window of its own: not by who
-    // has read of the changes, for whom the file would end, or go on, as another.
+    // Before the first change, and after one that failed, the handle reads what it opened, with a window of its own.
+    // Not if it has read changes: to its reader the file would end, or go on, as another one.
     const MutexLock guard(handle.mutex);
     const bool is_changed = handle.changing->dirty() && !handle.changing->failed();
     const bool as_opened = !is_changed && !handle.has_read_changes && handle.reader != nullptr && node.committed &&
@@ -136,7 +137,7 @@ void OpenFiles::begin_reading(const NodeTable::Lock& lock, Handle& handle) {
                             !node.version->fate.left_by_killed_writer();
     handle.changing = is_changed ? node.writer : nullptr;
     if (!is_changed) {
-        // It was changed and closed since the handle was opened; its name may have gone, or be a later version's,
+        // The file was changed and closed since the handle was opened; its name may have gone, or be a later version's,
         // since.
         forget_earlier_reader(lock, handle);
         const MutexLock guard(handle.mutex);
@@ -171,11 +172,11 @@ void OpenFiles::read_with(const std::shared_ptr<Reading>& reading) {
             return;
         }
         if (is_out_of_reach(*handle, *reader)) {
-            // It may have grown between the two looks.
+            // It may have grown between the two checks.
             if (reopen_and_read(reading, reader)) {
                 return;
             }
-            // Less than its size promises would be filled up with zeros.
+            // The kernel would fill up with zeros what the file's size promises and this read lacks.
             reading->reply(
                 failure(ESTALE, "the file has grown since it was opened, and was replaced or removed; open it again"));
             return;
@@ -220,13 +221,14 @@ bool OpenFiles::is_pristine(const Handle& handle) const {
 }
 
 // The kernel reads ahead to where it takes the end to be. It learns the end from the answer that reaches it, unless one
-// from behind the end comes first: then it fills up with zeros. An error there concerns only who asks for these bytes.
+// from behind the end comes first: then it fills up with zeros. An error there concerns only a caller that asks for
+// these bytes.
 bool OpenFiles::is_behind_the_end(const Reading& reading, const FileReader& reader) {
     const NodeTable::Lock lock = state_.nodes.lock();
     return reading.handle->is_cached && reading.offset > reader.size();
 }
 
-// What was opened has grown since, and has lost its name: what was added cannot be fetched any more.
+// Whether what was opened has grown since, and has lost its name: what was added cannot be fetched any more.
 bool OpenFiles::is_out_of_reach(Handle& handle, const FileReader& reader) {
     const NodeTable::Lock lock = state_.nodes.lock();
     const Node& node = *handle.node;
@@ -240,7 +242,7 @@ Failure OpenFiles::nothing_to_read(const Handle& handle) const {
     if (node.lost_size || (node.writer != nullptr && node.writer->failed() && !node.committed)) {
         return failure(ESTALE, "the file was not saved");
     }
-    // With its name went what was committed.
+    // What was committed was removed with the name.
     if (node.removed) {
         return failure(ESTALE, "the file was removed");
     }
@@ -292,7 +294,7 @@ void OpenFiles::reopened(const std::shared_ptr<Reading>& reading, const std::str
     if (opened) {
         {
             const NodeTable::Lock lock = state_.nodes.lock();
-            // What was empty to it is this version from now on, and follows what is appended to that.
+            // A handle that found the file empty reads this version from now on, and follows what is appended to it.
             reading->handle->rewrites = reading->rewrites;
             const MutexLock guard(reading->handle->mutex);
             reading->handle->stream = (*opened)->open_stream(reading->handle->pace);
@@ -306,7 +308,7 @@ void OpenFiles::reopened(const std::shared_ptr<Reading>& reading, const std::str
     }
 }
 
-// The next commit or rename of this mount may be there, and not known yet.
+// The next commit or rename by this mount may have been made, and not be noted yet: tries again after it.
 void OpenFiles::read_after_commit(const std::shared_ptr<Reading>& reading, const std::shared_ptr<FileReader>& reader,
                                   const std::string& key, Error error) {
     const KeyOrder::Place place = state_.key_order.enter({key});
@@ -356,11 +358,12 @@ void OpenFiles::open_for_reading(const OpenRequestPtr& request) {
             } else if (!node->committed) {
                 answer = failure(EBUSY, key + " is being written; it can be read once it is closed");
             }
-            // Else what the bucket holds: another mount may have replaced the version that this writer replaces.
+            // Else the bucket's version is opened: another mount may have replaced the version that this writer
+            // replaces.
         } else if (request->expected && node->reader != nullptr) {
             answer = add_handle(lock, *request, nullptr, node->reader);
         } else if (request->is_gone) {
-            // Without an ETag.
+            // Opens whichever version has the name.
         } else if (node->reader != nullptr) {
             known = node->reader;
             etag = known->object().etag;
@@ -448,7 +451,7 @@ void OpenFiles::reader_opened(const OpenRequestPtr& request, Result<std::shared_
         }
     }
     if (is_damaged) {
-        // Its table is not used again.
+        // The reader's table is not used again.
         reader = failure(EIO, "of another size");
         state_.env.read.cache.forget_closed();
     }

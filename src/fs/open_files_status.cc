@@ -64,7 +64,7 @@ std::optional<pid_t> OpenFiles::process_to_tell_by(NodeId node, pid_t thread) co
     return state_.env.processes.thread_group(thread);
 }
 
-// What it has closed may not have been released yet.
+// Includes handles that the process has closed and that are not released yet.
 NodePtr OpenFiles::opened_last(const NodeTable::Lock& /*lock*/, const Node& node, pid_t process) const {
     HandlePtr last;
     for (const HandlePtr& handle : handles_.all()) {
@@ -84,7 +84,7 @@ Attributes OpenFiles::attributes(const NodeTable::Lock& lock, const Node& node, 
         shown = opened_last(lock, node, *process);
     }
     if (shown == nullptr && node.shares_inode && node.open_handles == 0 && !node.linked && !node.removed) {
-        // fstat(2) comes without a handle: those who have this inode open have gone on to the version with the name.
+        // fstat(2) comes without a handle: the handles of this inode have gone on to the version with the name.
         shown = state_.nodes.child(lock, node.parent, node.name);
     }
     const bool is_file = shown != nullptr && shown->type == FileType::kFile;

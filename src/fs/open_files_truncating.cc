@@ -8,7 +8,7 @@
 //     any handles opened after that without O_TRUNC. Another handle that truncated it, and writes later, gets a
 //     version of its own then, which takes the name, while the kernel's inode stays.
 //   - A small file that is locked, or was while it was open, keeps its node as well, whatever it holds. It is truncated
-//     by the first write of who has the lock then: until then it is the version of who had it before.
+//     by the first write of the process that holds the lock then; until then it is its previous holder's version.
 //   - Otherwise the name gets a new node, and ESTALE makes the kernel look it up. It does that once. If another open
 //     was faster again, the second try gets a version of its own in the same way.
 #include <fcntl.h>
@@ -60,9 +60,9 @@ bool OpenFiles::keeps_its_node(const Node& node) {
     return node.writer->size() == 0 && !node.writer->failed() && !node.version->fate.left_half();
 }
 
-// All is saved, so its last descriptor may have been closed: then the file keeps its inode, and shows what is written
-// to it. One that was written and is empty again keeps its inode, too, but what is written goes into another version,
-// which fstat(2), that comes without a handle, would not be told of before that release.
+// Whether all is saved, so that the last descriptor may have been closed: then the file keeps its inode, and shows what
+// is written to it. One that was written and is empty again keeps its inode, too, but what is written goes into another
+// version, which fstat(2), as it comes without a handle, would not show before that release.
 bool OpenFiles::waits_for_release(const NodeTable::Lock& /*lock*/, const OpenRequest& request) {
     const Node& node = *request.node;
     return request.waits < kTruncationWaits && node.linked && node.writer != nullptr && !node.writer->dirty() &&
@@ -70,8 +70,8 @@ bool OpenFiles::waits_for_release(const NodeTable::Lock& /*lock*/, const OpenReq
            (!keeps_its_node(node) || node.version->was_written());
 }
 
-// Asked where the answer counts, which is seldom: it reads all of /proc/locks. It holds for as long as the file is
-// open, because a lock that is handed over belongs to no process for a moment.
+// Asked only where the answer counts, as it reads all of /proc/locks. It holds for as long as the file is open, because
+// a lock that is handed over belongs to no process for a moment.
 bool OpenFiles::is_lock_file(const NodePtr& node) {
     std::uint64_t inode = 0;
     {
@@ -116,7 +116,7 @@ void OpenFiles::truncate_now(const OpenRequestPtr& request) {
     bool asks = false;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
-        // Looked at once: it may be written meanwhile.
+        // Read only once, as the file may be written meanwhile.
         const bool keeps_node = keeps_its_node(*request->node);
         asks = !request->is_of_lock_file && may_be_lock_file(lock, *request->node);
         if (!asks) {
@@ -148,12 +148,12 @@ Result<OpenedFile> OpenFiles::open_truncated(const NodeTable::Lock& lock, OpenRe
     if (request.is_of_lock_file.value_or(false) && may_be_lock_file(lock, *node)) {
         HandlePtr handle;
         const OpenedFile opened = join_truncated(lock, request, &handle);
-        // What is there is not what it writes, also where others have only appended.
+        // What is there does not belong to this handle, also if others have only appended.
         node->version->joins(handle->truncated_at - 1);
         return opened;
     }
     if (request.is_second_try && node->cached_handles > 0) {
-        // Rather an error than that they find the file empty.
+        // An error is better than that cached readers find the file empty.
         return failure(ESTALE, "the name is being opened by others; open it again");
     }
     if (request.is_second_try) {
@@ -185,7 +185,7 @@ OpenedFile OpenFiles::join_truncated(const NodeTable::Lock& lock, const OpenRequ
     const bool is_joined = writer != nullptr;
     if (!is_joined) {
         node->forget_pages();
-        // The kernel goes by the truncation.
+        // The kernel has the size of the truncation.
         node->has_uncertain_size = false;
         // The followers of this file stop following it here.
         for (const NodePtr& follower : NodeTable::followers(lock, *node)) {
@@ -209,8 +209,8 @@ OpenedFile OpenFiles::join_truncated(const NodeTable::Lock& lock, const OpenRequ
     return answer;
 }
 
-// The kernel truncates the inode by which the open succeeds, whatever version the handle has: it is to find one that is
-// not read through the page cache, and none is read so until it comes back.
+// The kernel truncates the inode by which the open succeeds, whatever version the handle has. It has to find one that
+// is not read through the page cache, and none is read so until the open comes back.
 void OpenFiles::prepare_second_try(const NodeTable::Lock& lock, const OpenRequest& request) {
     const Node& node = *request.node;
     if (node.parent == nullptr) {
@@ -223,7 +223,7 @@ void OpenFiles::prepare_second_try(const NodeTable::Lock& lock, const OpenReques
         static_cast<void>(
             give_new_node(lock, named, named->committed.value_or(ObjectVersion{}), nullptr, expectation(request)));
     } else {
-        // Also where what it opened was renamed over.
+        // Also if what the caller opened was renamed over.
         state_.nodes.expect(lock, node.parent, node.name, expectation(request));
     }
 }
@@ -243,9 +243,9 @@ void OpenFiles::truncate(NodeId id, std::optional<HandleId> handle_id, std::uint
     }
 }
 
-// truncate(2) by name is an open for its time: so it is renamed and saved as what other opens change is. It is saved on
-// return, unless another has the file open: that one saves it. Where all that was written is saved, it may have been
-// closed; a log that is still open does not wait.
+// truncate(2) by name is a short open, so that it is renamed and saved as what other opens change is. It is saved on
+// return, unless another handle has the file open, which saves it then. If all that was written is saved, the file may
+// have been closed, and its RELEASE is waited for; not for a log, which is still open.
 void OpenFiles::truncate_by_name(NodeId id, std::uint64_t size, int waits, Reply<Attributes> reply) {
     bool may_be_closed = false;
     NodePtr node;
@@ -302,7 +302,7 @@ void OpenFiles::truncate_by_name(NodeId id, std::uint64_t size, int waits, Reply
     });
 }
 
-// Empty where it has the size.
+// No handle if the file has this size already.
 Result<std::optional<HandleId>> OpenFiles::open_by_name(const NodeTable::Lock& lock, const NodePtr& node,
                                                         std::uint64_t size) {
     if (node->type != FileType::kFile) {

@@ -37,7 +37,7 @@ void OpenFiles::take_version(const NodeTable::Lock& lock, const OpenRequest& req
                              std::shared_ptr<FileReader> reader) {
     Node& node = *request.node;
     for (const NodePtr& follower : NodeTable::followers(lock, node)) {
-        // It is not what they have read, grown.
+        // The version is not what the followers have read, grown.
         state_.nodes.stop_following(lock, follower);
     }
     node.committed = version;
@@ -47,13 +47,13 @@ void OpenFiles::take_version(const NodeTable::Lock& lock, const OpenRequest& req
     state_.env.kernel_cache.invalidate_attributes(node.id);
 }
 
-// The name was believed, and is free by now: told by ESTALE, the kernel looks it up again, and makes the file where the
-// caller asked for that (O_CREAT).
+// The name was believed to exist, and is free by now: after ESTALE the kernel looks it up again, and makes the file
+// where the caller asked for that (O_CREAT).
 Failure OpenFiles::not_found_or(const NodeTable::Lock& lock, const NodePtr& node, Error error) {
     if (error.errno_value != ENOENT || node->has_its_name_here()) {
         return failure(std::move(error));
     }
-    // Else it would find the name there once more, also that of a file that failed.
+    // Else the lookup would find the name there once more, also that of a file that failed.
     lookups_.forget_listed(node->parent->id, node->name);
     state_.failed.looked_at(state_.key(lock, *node));
     state_.nodes.unlink(lock, node);
@@ -85,8 +85,8 @@ void OpenFiles::expect_again(const NodeTable::Lock& lock, const OpenRequest& req
     }
 }
 
-// It was told to look again, and when it came back yet another version had the name: it gets what it looked up, or what
-// is there by now.
+// The caller was told to look again, and when it came back yet another version had the name: it gets what it looked up,
+// or what is there by now.
 bool OpenFiles::is_served_as_looked_up(const NodeTable::Lock& lock, const OpenRequest& request) const {
     const Node& node = *request.node;
     if (node.linked || node.removed || (node.reader == nullptr && node.writer != nullptr) || writes(request.flags)) {
@@ -141,7 +141,7 @@ void OpenFiles::give_up_attempts(const std::vector<NodePtr>& versions) {
     }
 }
 
-// What the same process has of a lock file from before, perhaps with data in a buffer.
+// Gives up what the same process has opened of a lock file before, perhaps with data in a buffer.
 void OpenFiles::give_up_attempts_before(const Handle& handle) const {
     for (const HandlePtr& other : handles_.all()) {
         if (other->node == handle.node && other->opener == handle.opener && other->opened_at < handle.opened_at &&

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes on an open handle: to which version they go, and who has written it. Which version an append goes to is in
+// Writes on an open handle: to which version they go, and which process wrote. Which version an append goes to is in
 // open_files_appending.cc.
 #include <fcntl.h>
 
@@ -85,7 +85,7 @@ void OpenFiles::note_writer(Handle& handle, const Caller& caller) const {
         return;
     }
     const bool appends = (handle.flags & O_APPEND) != 0 && !caller.in_place;
-    // Of a descriptor that does both each is noted.
+    // If a descriptor does both, each write is noted.
     const bool is_usual = appends == ((handle.flags & O_APPEND) != 0);
     const std::uint64_t noted =
         is_usual ? (generation << kThreadBits) | static_cast<std::uint64_t>(caller.thread) : VersionFate::kNever;
@@ -120,8 +120,8 @@ Result<HandlePtr> OpenFiles::before_writing(HandleId id, HandlePtr handle, bool 
             return now != nullptr ? now : handle;
         }
         const bool can_read = (handle->flags & O_ACCMODE) != O_RDWR || handle->writer->readable();
-        // As on a local disk it writes over what others have appended since it truncated the file. Where they have only
-        // made it longer there is nothing to be written over.
+        // As on a local disk the handle writes over what others have appended since it truncated the file. Where they
+        // have only made it longer there is nothing to be written over.
         const std::uint64_t written = std::min(handle->writer->size(), handle->writer->progress().bytes_acknowledged);
         const bool may_overwrite = written <= kMostOverwritten;
         const bool is_first = may_overwrite && handle->version->belongs_to(handle->truncated_at);
@@ -137,7 +137,7 @@ Result<HandlePtr> OpenFiles::before_writing(HandleId id, HandlePtr handle, bool 
             return handle;
         }
         if (handle->node->removed || (is_its_own && can_read)) {
-            // It has truncated what it writes: the process that opened it first no longer answers for it.
+            // The handle has truncated what it writes: the process that opened the file first no longer answers for it.
             handle->version->fate.made(handle->opener);
             if (is_in_turn) {
                 give_up_attempts_before(*handle);
@@ -156,7 +156,7 @@ Result<HandlePtr> OpenFiles::before_writing(HandleId id, HandlePtr handle, bool 
         handle->node->shares_inode = own->node->shares_inode = true;
         static_cast<void>(own->version->belongs_to(own->truncated_at));
         handles_.replace(id, own);
-        // Who finds the earlier handle waits here until then, and gets the other.
+        // A thread that has found the earlier handle waits for this lock, and gets the new one.
         handle->has_only_truncated = false;
         renamed = {own->node->parent->id, own->node->name};
     }
@@ -205,8 +205,7 @@ int OpenFiles::count_other_handles(const Handle& handle, pid_t process) const {
     }));
 }
 
-// What was only appended to may be published as it grows, also where it was cut meanwhile; what is written from now on
-// is not.
+// What was only appended to may be published as it grows, also if it was truncated meanwhile; from now on it may not.
 void OpenFiles::changes_in_place(Node& node) {
     const NodeTable::Lock lock = state_.nodes.lock();
     if (node.only_appended || node.is_live_log) {

@@ -17,9 +17,9 @@ namespace ckptfs::fs {
 
 // Success, or why there is no file of this name: ENAMETOOLONG, EINVAL, or EPERM for the control directory.
 Status check_name(std::string_view prefix, std::string_view directory_path, std::string_view name);
-// The same, and EILSEQ where S3 takes no such key, although another store may hold one.
+// As above, and EILSEQ if S3 accepts no such key, although another store may hold one.
 Status check_new_name(std::string_view prefix, std::string_view directory_path, std::string_view name);
-// The same for a directory, the key of which has a '/' more.
+// As above, for a directory, whose key ends in another '/'.
 Status check_new_directory_name(std::string_view prefix, std::string_view directory_path, std::string_view name);
 
 // What a listing of one directory shows for a key or common prefix below it; empty for keys that cannot be paths

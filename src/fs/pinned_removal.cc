@@ -59,7 +59,7 @@ Status remove_version(ObjectStore& store, const RemoveRequest& version) {
     if (!*current || **current != version.if_match) {
         return {};
     }
-    // A store that refuses an ETag that only its lists show is asked without.
+    // A store may refuse an ETag that only its listings show: it is asked without one.
     RemoveRequest what_is_there = version;
     what_is_there.if_match.clear();
     return remove_pinned(store, what_is_there);

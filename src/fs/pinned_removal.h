@@ -11,16 +11,17 @@
 
 namespace ckptfs::fs {
 
-// Of what is there. Empty where the store tells it nowhere, not in its lists either, as some tell it there alone.
+// The ETag of the object under the key; absent if there is no object. A listing is asked if HEAD tells none, as some
+// stores tell it there only; an empty string if that tells none either.
 Result<std::optional<std::string>> current_etag(ObjectStore& store, const std::string& key);
-// As a list shows it; nothing in it where it does not show the key.
+// The object as a listing shows it; an empty ObjectInfo if the listing does not show the key.
 Result<ObjectInfo> listed_object(ObjectStore& store, const std::string& key);
 Result<std::string> listed_etag(ObjectStore& store, const std::string& key);
 
 // Removes only this version; success also where another one is there, or none.
 Status remove_version(ObjectStore& store, const RemoveRequest& version);
 
-// What is there now. `known`: the version that is thought to be there; empty where none is known.
+// Removes the version that is there now. `known`: ETag of the version expected there; empty if none is known.
 Status remove_current(ObjectStore& store, const std::string& key, const std::string& known);
 
 }  // namespace ckptfs::fs

@@ -20,13 +20,14 @@ namespace ckptfs::fs {
 class PublishPace {
 public:
     static constexpr std::uint64_t kCheap = std::uint64_t{64} << 10;
-    // For a reader that follows it on another mount.
+    // The longest pause, for a reader that follows the log on another mount.
     static constexpr Milliseconds kLongest{30'000};
 
-    // More than nothing.
+    // `interval`: more than 0.
     explicit PublishPace(Milliseconds interval) : most_intervals_(std::max<std::int64_t>(1, kLongest / interval)) {}
 
-    // An interval has passed. What is new, and what has to be sent once more with it.
+    // An interval has passed. `unpublished`: bytes that are new; `sent_again`: published bytes that must be sent again
+    // with them.
     void passed(std::uint64_t unpublished, std::uint64_t sent_again) {
         ++intervals_;
         const std::int64_t for_size = static_cast<std::int64_t>((sent_again + kCheap - 1) / kCheap);
@@ -34,8 +35,8 @@ public:
         const bool has_doubled = failures_ == 0 && unpublished >= sent_again;
         is_due_ = has_doubled || intervals_ >= std::min(most_intervals_, std::max(for_size, for_failures));
     }
-    // It is published: it may be due again before that has ended.
     [[nodiscard]] bool is_due() const { return is_due_; }
+    // A publish begins; the log may be due again before it has ended.
     void begins() {
         intervals_ = 0;
         is_due_ = false;

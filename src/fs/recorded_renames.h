@@ -16,11 +16,11 @@
 namespace ckptfs::fs {
 
 struct RecordedRenames {
-    // path_hash() of directories that are to be looked at.
+    // path_hash() of directories that may be hidden, and have to be checked.
     std::unordered_set<std::uint64_t> sources;
     std::unordered_set<std::uint64_t> destinations;
-    // Every rename whose first marker was written less than kRecordLead after this moment is in it. Zero: the list is
-    // incomplete.
+    // When the records were listed: every rename whose first marker was written less than kRecordLead after this moment
+    // is included. Zero: the list is incomplete.
     SteadyTime asked{};
     SteadyTime answered{};
 };
@@ -29,7 +29,7 @@ class RenameRecords {
 public:
     RenameRecords(SharedState& state, RenameRepairs& repairs) : state_(state), repairs_(repairs) {}
 
-    // An answer that was asked for a moment ago is given again.
+    // Replies with the records' directories; a list that was requested a moment ago is used again.
     void ask(Reply<std::shared_ptr<const RecordedRenames>> reply);
 
 private:

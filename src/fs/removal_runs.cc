@@ -10,7 +10,7 @@ bool RemovalRuns::Run::is_fast() const {
     return count > kLength && std::accumulate(gaps.begin(), gaps.end(), SteadyTime::duration{}) < kTime;
 }
 
-// The same one, its parent, one below it, or one beside it.
+// Whether the directory is the run's, its parent, one below it, or one beside it.
 bool RemovalRuns::are_neighbours(const Run& run, NodeId directory, NodeId parent) {
     return directory == run.directory || parent == run.directory || directory == run.parent ||
            (parent == run.parent && parent != 0);

@@ -18,16 +18,17 @@ namespace ckptfs::fs {
 
 class RemovalRuns {
 public:
-    // A name of this directory is to be removed; `parent` is the directory's own, 0 for the top. True in a run.
+    // A name in `directory` is about to be removed; `parent` is the directory's own parent, 0 for the top. True in a
+    // run.
     bool begins(NodeId directory, NodeId parent, SteadyTime now);
     void ends(NodeId directory, SteadyTime now);
-    // A run is going on there.
+    // Whether a run is under way in the directory.
     [[nodiscard]] bool is_running(NodeId directory, SteadyTime now) const;
 
 private:
     static constexpr std::size_t kLength = 16;
     static constexpr Milliseconds kTime{1000};
-    // Of programs that remove at the same time.
+    // For programs that remove at the same time.
     static constexpr std::size_t kMaxRuns = 8;
 
     struct Run {
@@ -35,7 +36,7 @@ private:
         NodeId parent = 0;
         SteadyTime ended{};
         std::size_t count = 0;
-        // The last ones, between an end and the next beginning.
+        // The last gaps between the end of a removal and the beginning of the next.
         std::array<SteadyTime::duration, kLength> gaps{};
 
         [[nodiscard]] bool is_fast() const;

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t kLooksAtOnce = 64;
 
-// Empty where the key is, and where there is no object.
+// By the index of the key; empty if the key is empty, or there is no object.
 using Descriptions = std::vector<std::optional<ObjectInfo>>;
 
 Result<Descriptions> describe_all(ObjectStore& store, const std::vector<std::string>& keys) {
@@ -43,16 +43,16 @@ Result<Descriptions> describe_all(ObjectStore& store, const std::vector<std::str
 
 // One name below the two directories.
 struct Candidate {
-    // Below the destination: as it was listed, and as it is.
+    // Below the destination: as it was listed, and as it is now.
     const ObjectInfo& listed;
     const ObjectInfo& object;
-    // Empty where it is gone.
+    // The source as it is now; empty if it is gone.
     const std::optional<ObjectInfo>& source;
-    // Of the versions of the source that the list of names has.
+    // ETags of the source's versions in the list of names.
     const std::vector<std::string>& announced;
     // Null where this process has made no copy of it.
     const Copied* copied;
-    // This process knows it, or its age tells.
+    // This process knows so, or the age of the object shows it.
     bool is_saved_by_another;
 };
 
@@ -60,11 +60,11 @@ bool is_copy_of_source(const Candidate& each) {
     if (!each.source || !is_copy_by_request(each.object, *each.source)) {
         return false;
     }
-    // Where sizes are all there is, that of another version says nothing.
+    // Without write IDs only sizes are compared, and that of another version says nothing.
     return !write_id_of(each.object).empty() || each.announced.empty() || each.announced.back() == each.source->etag;
 }
 
-// Of a version that its source holds no longer: as this process has made it.
+// Whether it is a copy of a version that its source no longer holds, as this process has made it.
 bool is_copy_of_former(const Candidate& each) {
     const std::string now = each.source ? each.source->etag : "";
     return each.copied != nullptr && each.copied->source_etag != now && each.copied->copy.etag == each.object.etag &&
@@ -76,9 +76,9 @@ bool is_copy(const Candidate& each, const std::string& rename_id) {
            (!each.is_saved_by_another && (is_copy_of_source(each) || is_copy_of_former(each)));
 }
 
-// A copy of what the source still holds is known by that. ETags do not tell of others: another mount may have renamed
-// the very file there, and a copy can have another ETag than its source. Nor do they tell of the source: files of one
-// checkpoint are often as those of another.
+// A copy of a version that the source still holds is recognised by that version. For other copies ETags say nothing:
+// another mount may have renamed the very file there, and a copy can have another ETag than its source. Nor do they say
+// anything about the source: files of one checkpoint are often identical to those of another.
 bool may_be_copy_of_former(const Candidate& each) {
     if (each.is_saved_by_another) {
         return false;
@@ -91,14 +91,15 @@ bool may_be_copy_of_former(const Candidate& each) {
     return !is_only_version || each.source->last_modified >= each.object.last_modified;
 }
 
-// Than any copy. What would be shown for too little is a part; what is set aside for too much is not lost.
+// Whether the object is older than any copy, with a margin: one that is too small would show a part, one that is too
+// large sets aside files, which loses nothing.
 bool is_older(const ObjectInfo& object, const RenameFacts& facts) {
     return facts.own.none_begun ||
            (facts.hidden_since != WallTime{} && object.last_modified + kTimesDifferBy < facts.hidden_since);
 }
 
 void add(SortedObjects& sorted, const Candidate& each, const std::string& rename_id) {
-    // It was saved just now.
+    // Another version was saved since the listing.
     const bool is_another = each.object.etag != each.listed.etag;
     if (!is_another && is_copy(each, rename_id)) {
         sorted.copies.push_back(each.listed);
@@ -222,11 +223,12 @@ Result<bool> is_copy(ObjectStore& store, const ObjectInfo& object, const Copied&
         return false;
     }
     if (copied.write_id.empty()) {
-        // Lists, and the answers to copies of some stores, tell fractions of seconds; descriptions do not.
+        // Listings, and some stores' answers to copies, give fractions of seconds; descriptions do not.
         using std::chrono::seconds;
         return std::chrono::floor<seconds>(copied.copy.modified) == std::chrono::floor<seconds>(object.last_modified);
     }
-    // A list says of one that was uploaded in parts when that began, and the answer when it ended.
+    // For an object uploaded in parts, a listing gives the time at which the upload began, the answer the time at which
+    // it ended.
     const Result<ObjectInfo> there = wait_for<ObjectInfo>([&](auto done) { store.head(object.key, done); });
     if (!there) {
         return there.error().errno_value == ENOENT ? Result<bool>(false) : failure(there.error());

@@ -4,8 +4,8 @@
 //
 // A copy in parts says whose it is in its `ckptfs-write`; one by a single request has that of its source, which every
 // save gives anew. Once that source is replaced or gone, its copy cannot be told from the file that another mount has
-// renamed there or saved: it is in doubt, to be neither deleted nor shown. So is what was saved in the second of its
-// source, but for the process to which the store has refused a copy in its place.
+// renamed there or saved: it is in doubt, to be neither deleted nor shown. So is a file saved in the same second as its
+// source, except to the process that saw the store refuse its copy there.
 //
 // Threads: block.
 #pragma once
@@ -18,12 +18,13 @@
 
 namespace ckptfs::fs {
 
-// What is known of a rename that is undone.
+// What is known of a rename that is being undone.
 struct RenameFacts {
     const DirectoryMarker& rename;
-    // As it was written; a name that was changed meanwhile is there once for each of its versions, the last one last.
+    // The rename's list of names; a name that was changed meanwhile is there once for each of its versions, the last
+    // one last.
     const std::vector<MovedName>& names;
-    // Of the process that has made them; empty in another.
+    // The copies that this process has made; empty if another process made them.
     const OwnCopies& own;
     // By the store's clock: when the destination's marker was written, before the first copy.
     WallTime hidden_since{};
@@ -36,15 +37,15 @@ struct SortedObjects {
     bool has_others = false;
 };
 
-// `destination` and `source`: as they were listed.
+// `destination` and `source`: what lies below the two directories, as it was listed.
 Result<SortedObjects> sort_by_origin(ObjectStore& store, const RenameFacts& facts,
                                      const std::vector<ObjectInfo>& destination, const std::vector<ObjectInfo>& source);
 
-// Those of `objects` that have copies below the destination already, of an attempt before. EBUSY where what has one of
-// their names there may be another file.
+// The copies that an earlier attempt has made of some of `objects`, by source key. EBUSY if an object that has one of
+// their names below the destination may be another file.
 Result<Copies> copies_there(ObjectStore& store, const DirectoryMarker& rename, const std::vector<ObjectInfo>& objects);
 
-// Another mount's copy of the same bytes may have the same ETag.
+// Whether `object` is the copy `copied`: another mount's copy of the same bytes may have the same ETag.
 Result<bool> is_copy(ObjectStore& store, const ObjectInfo& object, const Copied& copied);
 
 }  // namespace ckptfs::fs

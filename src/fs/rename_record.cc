@@ -29,7 +29,7 @@ Status RenameRecord::take_over(const StoredMarker& record, MarkerState state) {
 Status RenameRecord::make_anew(const DirectoryMarker& rename, MarkerState state) {
     StoredMarker none;
     none.marker = rename;
-    // Of markers only.
+    // Used by markers only.
     none.marker->source_was_implied = false;
     taken_over_ = false;
     return take_over(none, state);
@@ -45,7 +45,7 @@ Status RenameRecord::change_state(MarkerState state) {
     if (written || !is_lost_race(written.error())) {
         return written;
     }
-    // It may be this state, written by an attempt without an answer, that was taken over.
+    // The record that was taken over may have this state already, written by an attempt that got no answer.
     Error error = taken_over(rename_.source).value();
     error.outcome_unknown = written.error().outcome_unknown;
     return failure(std::move(error));

@@ -24,25 +24,25 @@ namespace ckptfs::fs {
 
 class RenameRecord {
 public:
-    // `repair_after`: after so long without a heartbeat others may take over.
+    // `repair_after`: time without a heartbeat after which others may take over.
     RenameRecord(ObjectStore& store, const Clock& clock, Milliseconds repair_after)
         : store_(store), clock_(clock), repair_after_(repair_after) {}
     ~RenameRecord() { stop_beating(); }
     RenameRecord(const RenameRecord&) = delete;
     RenameRecord& operator=(const RenameRecord&) = delete;
 
-    // A new one.
+    // Writes the record of a new rename.
     Status create(DirectoryMarker rename);
-    // Of a rename that sends no heartbeat; `record` as it was found.
+    // Takes over the record of a rename that sends no heartbeat; `record`: as it was read.
     Status take_over(const StoredMarker& record, MarkerState state);
-    // Of a rename that has ended, whose record is gone, and of which a slow process has left something: no other may
-    // be at it meanwhile.
+    // Writes a record again for a rename that has ended, whose record is gone, and of which a slow process has left
+    // something: no other may work on it meanwhile.
     Status make_anew(const DirectoryMarker& rename, MarkerState state);
     Status change_state(MarkerState state);
-    // Together with the list of names.
+    // Deletes the record and the list of names.
     Status remove();
 
-    // Another mount may have taken over: nothing more may be changed on behalf of this rename.
+    // Whether another mount may have taken over: then nothing more may be changed on behalf of this rename.
     [[nodiscard]] bool lost() const;
     [[nodiscard]] const DirectoryMarker& rename() const { return rename_; }
     // When the record was first seen to be in the bucket.
@@ -55,7 +55,7 @@ private:
     };
 
     [[nodiscard]] Moment this_moment() const { return {clock_.now(), clock_.wall_now()}; }
-    // Too long after the last heartbeat.
+    // Whether the moment is more than half of `repair_after` after the last heartbeat.
     [[nodiscard]] bool is_late(const Moment& moment) const;
     Status write_and_beat(MarkerState state, const Moment& began);
     Status write(MarkerState state, const Moment& began);
@@ -70,10 +70,10 @@ private:
     // Constant while the heartbeat's thread runs.
     DirectoryMarker rename_;
     SteadyTime created_{};
-    // That thread's while it runs, the holder's otherwise.
+    // Owned by the heartbeat's thread while it runs, by the holder otherwise.
     std::string etag_;
-    // All read by lost() at any time. When the record was last written, in ticks of SteadyTime and of WallTime: the
-    // steady clock stands still while the machine is hibernated or its virtual machine is frozen.
+    // These three are read by lost() at any time. When the record was last written, in ticks of SteadyTime and of
+    // WallTime: the steady clock stands still while the machine is hibernated or its virtual machine is frozen.
     std::atomic<SteadyTime::rep> alive_{0};
     std::atomic<WallTime::rep> alive_by_wall_{0};
     std::atomic<bool> taken_over_ = false;

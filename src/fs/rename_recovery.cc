@@ -20,7 +20,7 @@ namespace {
 // What lies below one of the two directories.
 struct Tree {
     bool has_marker = false;
-    // The marker, where it is this rename's.
+    // The directory's marker, if it is this rename's.
     std::optional<StoredMarker> hidden_by;
     // All other keys.
     std::vector<ObjectInfo> objects;
@@ -61,7 +61,8 @@ Result<Tree> look_at(ObjectStore& store, const Clock& clock, const DirectoryMark
     return tree;
 }
 
-// Beside the destination. Its name is not made of the destination's: programs look for checkpoints by a part of a name.
+// A directory beside the destination. Its name is not made of the destination's: programs look for checkpoints by a
+// part of a name.
 DirectoryMarker set_aside_from(const DirectoryMarker& rename, const std::string& id) {
     const std::string& destination = rename.destination;
     const std::size_t parent = destination.substr(0, destination.size() - 1).rfind('/') + 1;
@@ -75,8 +76,8 @@ bool is_refused_there(const Error& error) {
     return is_refused_for_good(error) || error.errno_value == ENAMETOOLONG;
 }
 
-// Without what can have no name there. What an earlier repair has copied is neither copied again nor replaced: it may
-// be all that is left of another version, and not every store knows the condition of a copy.
+// Copies what is missing, except what can have no name there. What an earlier repair has copied is neither copied again
+// nor replaced: it may be all that is left of another version, and not every store knows the condition of a copy.
 Status copy_missing(ObjectStore& store, const DirectoryMarker& aside, const std::vector<ObjectInfo>& objects,
                     const RemovalTerms& terms, OwnCopies& own) {
     Result<Copies> there = copies_there(store, aside, objects);
@@ -127,14 +128,15 @@ Result<std::vector<RemoveRequest>> moved_objects(ObjectStore& store, const std::
     return requests;
 }
 
-// Moves them as they were listed; what has changed since, or cannot be moved, stays, as others' (`others_remain`).
+// Moves the objects as they were listed. What has changed since, or cannot be moved, stays, as others'
+// (`others_remain`).
 Status set_aside(ObjectStore& store, const DirectoryMarker& rename, const std::vector<ObjectInfo>& objects,
                  const RemovalTerms& terms, bool& others_remain) {
     // Where an earlier repair was ended, this one goes on with what that has copied.
     DirectoryMarker aside = set_aside_from(rename, rename.rename_id);
     Result<Copies> copies = copy_aside(store, aside, objects, terms);
     if (!copies && copies.error().errno_value == EBUSY) {
-        // It is not known to be the same.
+        // What is there is not known to be the same.
         aside = set_aside_from(rename, rename.writer_id);
         copies = copy_aside(store, aside, objects, terms);
     }
@@ -185,12 +187,12 @@ Status clear_destination(ObjectStore& store, const RenameFacts& facts, const std
     return cleared;
 }
 
-// Of the source, those of its keys that still hold what was copied.
+// Removes the source's keys that still hold what was copied.
 Status remove_copied(ObjectStore& store, const std::string& directory, const Tree& tree,
                      const std::vector<MovedName>& copied, const RemovalTerms& terms, bool& others_remain) {
     std::map<std::string, std::string> etags;
     for (const MovedName& each : copied) {
-        // Of a name that was changed meanwhile, the last version is the one that was copied.
+        // If a name was changed meanwhile, its last version is the one that was copied.
         etags[each.name] = each.etag;
     }
     std::vector<RemoveRequest> keys;
@@ -204,7 +206,8 @@ Status remove_copied(ObjectStore& store, const std::string& directory, const Tre
     return remove_versions(store, std::move(keys), terms);
 }
 
-// Of a directory whose keys are gone, unless it is to stay. What failed there before the rename has failed still.
+// Removes the marker of a directory whose keys are gone, or makes it an ordinary one if the directory stays. What
+// failed there before the rename still counts as failed.
 Status remove_marker(ObjectStore& store, const std::string& key, const StoredMarker& marker, bool keep_directory,
                      const MayGoOn& may_go_on) {
     if (keep_directory) {
@@ -266,7 +269,8 @@ Status finish(ObjectStore& store, const Clock& clock, const DirectoryMarker& ren
         if (Status moved = move_failures(); !moved) {
             return moved;
         }
-        // It counts as made when it was hidden: before the records that were just written, or were by who renamed it.
+        // The directory counts as made when it was hidden: before the failure records that were just written, by this
+        // process or the one that renamed it.
         const StoredMarker& hidden = *destination->hidden_by;
         if (const auto shown = write_empty_marker(store, rename.destination, hidden.etag, hidden.modified); !shown) {
             return failure(shown.error());
@@ -277,7 +281,8 @@ Status finish(ObjectStore& store, const Clock& clock, const DirectoryMarker& ren
         return failure(source.error());
     }
     if (!source->hidden_by) {
-        // It goes last, so that all else is gone; what is there now is a new directory that another process made.
+        // The marker goes last, so that all else is gone; what is there now is a new directory that another process
+        // made.
         return {};
     }
     std::vector<MovedName> moved = names.value_or(std::vector<MovedName>());

@@ -3,8 +3,8 @@
 // repair take the same steps, each of which may be repeated.
 //
 // A directory is shown again only when all of it is there, and what is to vanish is hidden until all of it is gone.
-// Only what the rename has copied, or its copies (rename_copies.h), are deleted: what another process left in a hidden
-// directory reappears with it, or beside it where it may be a copy: that would show a part.
+// Only the objects that the rename has copied, or its copies (rename_copies.h), are deleted. What another process left
+// in a hidden directory reappears with it; what may be a copy reappears beside it, as with it a part would be shown.
 //
 // Threads: block; for the holder of the rename's record.
 #pragma once
@@ -25,17 +25,17 @@ using NameList = std::optional<std::vector<MovedName>>;
 
 // `names`: what the rename moves, as far as it is known.
 //
-// The source is shown, the copies are deleted, what may be a copy is moved to a directory `.undone-...` beside the
-// destination; the destination stays, shown, where it holds anything else.
-// `own`: the copies that are known to this process, as it has made them.
+// Shows the source, deletes the copies, and moves what may be a copy to a directory `.undone-...` beside the
+// destination; the destination stays, shown, if it holds anything else. `own`: the copies that are known to this
+// process, as it has made them.
 Status roll_back(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename, const NameList& names,
                  const RemovalTerms& terms, const OwnCopies& own = {});
-// The destination is shown, the source deleted; what was committed there since it was copied stays, and shows it again.
-// `move_failures`: gives what failed below the source its new name, while both are hidden.
+// Shows the destination and deletes the source. What was committed in the source since it was copied stays, and shows
+// it again. `move_failures`: gives what failed below the source its new name, while both are hidden.
 Status finish(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename, const NameList& names,
               const RemovalTerms& terms, const std::function<Status()>& move_failures);
 
-// The source's marker, if it is this rename's, becomes an ordinary one.
+// If the source's marker is this rename's, replaces it by an ordinary one, or removes it if there was none before.
 Status show_source(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename);
 // For a slow process whose rename was taken over: removes what it copied later than that, unless replaced since.
 Status remove_late_copies(ObjectStore& store, const DirectoryMarker& rename, const Copies& copies,

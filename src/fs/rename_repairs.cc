@@ -12,7 +12,7 @@ namespace ckptfs::fs {
 
 namespace {
 
-// What is met beyond them is looked into when it is met again.
+// Markers and records beyond these limits are examined when they are met again.
 constexpr std::size_t kMaxChecks = 1000;
 constexpr std::size_t kMaxStrangers = 1000;
 
@@ -44,7 +44,7 @@ void RenameRepairs::holder_is_dead(const std::string& record_key) {
     {
         const MutexLock lock(mutex_);
         dead_.try_emplace(record_key, Dead{state_.env.clock.now(), std::nullopt});
-        // What was found before this was known.
+        // Forgets what was found before this was known.
         checks_.erase(record_key);
     }
     meet(record_key);
@@ -222,7 +222,7 @@ Status RenameRepairs::move_failures(const DirectoryMarker& rename) {
         return failure(failures.error());
     }
     gate_.move_failures(*failures, rename.source, rename.destination);
-    // What has failed on this mount since.
+    // Also what has failed on this mount since.
     state_.failed.directory_renamed(rename.source, rename.destination, [] {});
     return {};
 }

@@ -153,7 +153,7 @@ Status Renames::check_is_empty(Move& move) {
             return failure(ENOTEMPTY, move.new_key + " is not empty");
         }
         if (lookups_.hides(object)) {
-            // Since it was looked up: what hides it would be written over.
+            // Hidden since it was looked up: the marker that hides the directory would be written over.
             return failure(EBUSY, move.new_key + ": a rename of this directory is not finished");
         }
         move.replaced_marker = object.etag;
@@ -242,7 +242,7 @@ std::vector<std::shared_ptr<FileWriter>> Renames::take_name(const NodeTable::Loc
     std::vector<std::shared_ptr<FileWriter>> replaced;
     std::vector<ExpectedOpen> expected;
     if (const NodePtr old = state_.nodes.child(lock, parent, name); old != node) {
-        // Those that come back for the name find this one.
+        // Opens that come back for the name find this node.
         expected = old != nullptr ? std::exchange(old->expected, {}) : expected;
         replaced = state_.nodes.remove(lock, parent, name);
     }
@@ -293,10 +293,10 @@ Result<bool> Renames::publish_under_new_name(const Move& move, const std::shared
     if (!writer->dirty()) {
         return false;
     }
-    // Where nothing is to be replaced the copy that follows looks once more.
+    // If nothing may be replaced, the copy that follows checks once more.
     const bool moved = !move.no_replace && writer->move_to(move.new_key);
-    // Else a commit marker is there for a moment. What others write beside it is not saved first: that may wait for
-    // this rename.
+    // Else a commit marker appears under the old name for a moment. Other files being written beside it are not
+    // committed first: committing them may wait for this rename.
     const bool shows_marker = !moved && gate_.is_marker(move.old_key);
     const Result<StillCounts> counts = shows_marker ? gate_.allow(directory_of(move.old_key), {move.old_key})
                                        : moved      ? move.counts
@@ -355,7 +355,7 @@ Status Renames::remove_leftover(const Move& move, const LeftoverName& left) {
         state_.leftovers.add(move.old_key, left);
     }
     if (removed) {
-        // The kernel takes the target for what was removed, until it looks again.
+        // To the kernel the target is what was removed, until it looks again.
         const NodeTable::Lock lock = state_.nodes.lock();
         if (const NodePtr node = state_.nodes.child(lock, move.old_parent, move.old_name)) {
             state_.nodes.unlink(lock, node);
@@ -426,7 +426,8 @@ void Renames::note_copy(const NodeTable::Lock& /*lock*/, Node& node, const Objec
     node.reader = nullptr;
 }
 
-// By another mount, so that the name holds another version than the node: the next open looks it up again.
+// The file was replaced by another mount, so that the name holds another version than the node: the next open looks it
+// up again.
 std::function<void()> Renames::note_replaced_file(const NodeTable::Lock& lock, const NodePtr& node) {
     if (node->writer != nullptr) {
         return note_moved_writer(lock, node, "another mount had replaced it when it was renamed");
@@ -435,8 +436,8 @@ std::function<void()> Renames::note_replaced_file(const NodeTable::Lock& lock, c
     return [] {};
 }
 
-// Where all of it was saved, another mount has taken that away, or replaced it: no name here leads to it, and no marker
-// waits for it.
+// If all of it was saved, another mount has removed or replaced that: no name here leads to it, and no marker waits for
+// it.
 std::function<void()> Renames::note_moved_writer(const NodeTable::Lock& lock, const NodePtr& node,
                                                  std::string_view what) {
     const bool is_saved = node->committed && !node->writer->dirty() && !node->writer->failed();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of directories: see fs/renames.h.
+// Renames of directories: see fs/renames.h.
 #include <set>
 #include <utility>
 
@@ -34,11 +34,11 @@ Copies as_seen_here(const FileSystemEnvironment& env, Copies copies) {
 }  // namespace
 
 Status Renames::rename_directory(const Move& move) {
-    // Also of one below: its failure is kept under a key that the rename would take from it.
+    // Also the failure of a directory below: it is kept under a key that the rename would take from it.
     if (std::optional<Error> failed = directories_.take_failure_below(move.old_key + "/")) {
         return failure(std::move(*failed));
     }
-    // What was acknowledged since the rename has begun to wait. Other mounts see a rename in steps.
+    // Waits for what was acknowledged since the rename has begun to wait: other mounts see a rename in steps.
     if (Status sent = gate_.wait_for_unsent(move.old_key + "/"); !sent) {
         return sent;
     }
@@ -63,7 +63,7 @@ Status Renames::rename_directory(const Move& move) {
             return Status(failure(std::move(found.error())));
         }
         failures = std::move(*found);
-        // Since it was allowed.
+        // Asks again if anything has failed since the rename was allowed.
         return failures.empty() ? Status() : gate_.check_tree(from, sources);
     };
     steps.move_failures = [&] {
@@ -72,14 +72,15 @@ Status Renames::rename_directory(const Move& move) {
         return !failures.empty();
     };
     steps.leave_failures = [&] { leave_failures(from, move.new_key + "/"); };
-    // Known when it comes to removing the source.
+    // Asked now, so that the answer is known when the source is removed.
     static_cast<void>(state_.deletes->honoured());
     Status renamed = rename.run(steps);
     set_moving(*move.node, false);
     return renamed;
 }
 
-// Here, since they were noted: other mounts are to know of them, too, when they see the directory.
+// Adds what has failed on this mount since `failures` were noted: other mounts must know of that, too, when they see
+// the directory.
 void Renames::add_later_failures(const std::string& directory, std::vector<FailedRecord>& failures) const {
     std::set<std::string> noted;
     for (const FailedRecord& record : failures) {
@@ -92,7 +93,7 @@ void Renames::add_later_failures(const std::string& directory, std::vector<Faile
     }
 }
 
-// No other mount can move those that it does not know of.
+// Moves the failures that other mounts do not know of, and so cannot move.
 void Renames::leave_failures(const std::string& from, const std::string& to) {
     std::vector<FailedRecord> untold = state_.failed.below(from);
     std::erase_if(untold, [this](const FailedRecord& record) { return !state_.failed.is_untold(record.key); });

@@ -12,8 +12,8 @@ constexpr Milliseconds kShortestWait{100};
 // How late a heartbeat may come, and how far the store's time of it may be off.
 constexpr Milliseconds kBeatTolerance{5'000};
 
-// It was written since its process was said to be dead. The last request of one that has ended may look so, too: that
-// rename is repaired later.
+// Whether the record was written since its process was said to be dead. The last request of a process that has ended
+// may look so, too: its rename is repaired later.
 bool lives(const RepairFacts& facts) {
     return facts.age + kBeatTolerance < *facts.dead_for;
 }

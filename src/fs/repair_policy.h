@@ -12,32 +12,32 @@ namespace ckptfs::fs {
 enum class RepairAction : std::uint8_t { kWait, kRollBack, kFinish };
 
 struct RepairFacts {
-    // Of the rename's record; empty where there is none.
+    // State of the rename's record; empty if there is none.
     std::optional<MarkerState> record;
-    // Of the record, or of the marker where there is none.
+    // Age of the record, or of the marker if there is no record.
     Milliseconds age{0};
     Milliseconds repair_after{0};
-    // Since a journal said that its process had ended. A copy of the state directory, as of an image of the machine,
-    // says so of one that lives.
+    // Time since a journal said that the rename's process had ended. A copy of the state directory, as in an image of
+    // the machine, says so of a process that lives.
     std::optional<Milliseconds> dead_for{};
 };
 
 struct RepairDecision {
     RepairAction action = RepairAction::kWait;
-    // For kWait: look again then.
+    // For kWait: the time until the next look.
     Milliseconds wait{0};
     // What the record becomes when it is taken over.
     MarkerState record = MarkerState::kRollingBack;
 };
 
-// Requests that a process had sent when it was killed may take effect for so long after that; a decided rename only
-// goes forward, whichever of them do.
+// How long the requests that a process had sent when it was killed may still take effect; a decided rename only goes
+// forward, whichever of them do.
 inline constexpr Milliseconds kLastRequests{60'000};
 
-// Heartbeats within repair_after: a few may fail.
+// Heartbeats within `repair_after`: a few may fail.
 inline constexpr int kBeatsInTime = 10;
 
-// A process that was said to have ended, and sends no heartbeat for so long, has. Its last requests have taken
+// Time without a heartbeat after which a process that was said to have ended has ended. Its last requests have taken
 // effect by then.
 [[nodiscard]] Milliseconds believed_dead_after(Milliseconds repair_after);
 

@@ -11,8 +11,8 @@
 
 namespace ckptfs::fs {
 
-// A writer that only writes a new file, or only appends, is taken to write in order; one that may read, or changes what
-// is there, may be anywhere in the file.
+// A writer that only writes a new file, or only appends, is assumed to write in order; one that may read, or changes
+// what is there, may write anywhere in the file.
 std::shared_ptr<FileWriter> SharedState::make_writer(const std::string& key, int flags,
                                                      std::optional<CommittedObject> base) const {
     const Overwrite overwrite = (flags & O_EXCL) != 0 && !base ? Overwrite::kRefused : Overwrite::kAllowed;
@@ -61,7 +61,7 @@ Attributes SharedState::attributes(const NodeTable::Lock&, const Node& node) con
     if (node.writer != nullptr) {
         attributes.size = node.writer->size();
         attributes.modified = node.written;
-        // It grows while it is written.
+        // The file grows while it is written.
         attributes.valid_for = Milliseconds(0);
     } else if (node.committed) {
         attributes.size = node.committed->size;

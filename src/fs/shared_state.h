@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the parts of the filesystem share: the environment and the node table, and how nodes look from outside.
-// Threads: immutable but for the node table, the order of keys and the changes of names, which guard themselves.
+// What the parts of the filesystem share: the environment and the node table, and how nodes look from outside. Threads:
+// all members are immutable or guard themselves.
 #pragma once
 
 #include <algorithm>
@@ -42,32 +42,33 @@ struct SharedState {
     LeftoverNames leftovers;
     const std::shared_ptr<DeleteConditions> deletes;
     const WallTime mounted;
-    // Of this mount; in the keys of files that have no name yet.
+    // Identifies this mount in the keys of files that have no name yet.
     const std::string mount_id = random_uuid();
     std::atomic<WrittenVersion::Moment> truncations = 0;
     std::atomic<bool> draining = false;
-    // No more requests will come: some of those that release files may have been lost.
+    // The kernel sends no more requests, and some RELEASE requests may have been lost.
     std::atomic<bool> disconnected = false;
 
-    // EROFS where the mount takes none.
+    // EROFS on a read-only mount.
     [[nodiscard]] Status takes_changes() const {
         return env.names.read_only ? failure(EROFS, "mounted read-only") : Status();
     }
     [[nodiscard]] std::string key(const NodeTable::Lock& lock, const Node& node) const REQUIRES(node_table) {
         return env.prefix + nodes.path(lock, node);
     }
-    // For a file opened with these flags of open(2); empty `base` for a new or truncated one.
+    // The writer for a file opened with these flags of open(2); `base` is empty for a new or truncated file.
     [[nodiscard]] std::shared_ptr<FileWriter> make_writer(const std::string& key, int flags,
                                                           std::optional<CommittedObject> base) const;
-    // Whether what is written to a file opened so becomes visible while it grows, as far as that is known by now.
+    // Whether what is written to a file opened with these flags becomes visible while it grows, as far as that is known
+    // by now.
     [[nodiscard]] bool publishes_growth(const std::string& key, int flags) const;
     [[nodiscard]] Attributes attributes(const NodeTable::Lock& lock, const Node& node) const REQUIRES(node_table);
     void note_names_changed(const NodeTable::Lock&, Node& directory) const REQUIRES(node_table) {
-        // Another time also where the clock was set back.
+        // A later time even if the clock was set back.
         WallTime& changed = directory.change_directory().names_changed;
         changed = std::max(env.clock.wall_now(), changed + WallTime::duration(1));
     }
-    // Counts one lookup.
+    // Adds one to the node's lookup count.
     Entry entry(const NodeTable::Lock& lock, Node& node) const REQUIRES(node_table);
     [[nodiscard]] bool is_fresh(const NodeTable::Lock&, const Node& node) const REQUIRES(node_table) {
         return node.checked != SteadyTime{} && env.clock.now() - node.checked < env.names.metadata_ttl;
@@ -84,12 +85,12 @@ struct SharedState {
     return ObjectVersion{info.etag, content.size, info.size, info.last_modified, content.type};
 }
 
-// Of two versions as the store's answers tell of them; some stores' answers carry no ETag.
+// Compares two versions as the store's answers describe them; some stores' answers carry no ETag.
 [[nodiscard]] inline bool is_same_version(const ObjectVersion& one, const ObjectVersion& other) {
     return one.etag == other.etag &&
            (!one.etag.empty() || (one.stored_size == other.stored_size && one.modified == other.modified));
 }
-// Of two with the same size.
+// As above, for two versions of the same size.
 [[nodiscard]] inline bool is_same_version(const std::string& etag, WallTime modified, const ObjectInfo& other) {
     return etag == other.etag && (!etag.empty() || modified == other.last_modified);
 }

@@ -28,11 +28,12 @@ public:
     SpecialNodes(SharedState& state, Lookups& lookups) : state_(state), lookups_(lookups) {}
 
     void make(NodeId parent, std::string name, FileType type, SpecialAttributes attributes, Reply<Entry> reply);
-    // False where this is not the name of one.
+    // False if the name is not that of a socket or FIFO.
     bool unlink(NodeId parent, const std::string& name);
-    // False where this node is not one.
+    // False if the node is not a socket or FIFO.
     bool change(NodeId node, const AttributeChange& change);
-    // Over a file as well, which is removed first: `orphan` is told of its writer. flags: as of FileSystem::rename.
+    // May replace a file, which is removed first: `orphan` is called with its writer. `flags`: as for
+    // FileOperations::rename().
     void rename(NameInDirectory from, NameInDirectory to, unsigned flags,
                 std::function<void(const std::shared_ptr<FileWriter>&)> orphan, Reply<void> reply);
 
@@ -43,7 +44,7 @@ private:
         NodePtr new_parent;
         std::string new_name;
         std::string new_key;
-        // Under the new name.
+        // What has the new name; null for nothing.
         NodePtr there;
     };
 
@@ -51,7 +52,7 @@ private:
     Status rename_now(const NameInDirectory& from, const NameInDirectory& to, unsigned flags,
                       const std::function<void(const std::shared_ptr<FileWriter>&)>& orphan);
     [[nodiscard]] Result<Move> resolve(const NameInDirectory& from, const NameInDirectory& to) const;
-    // Of the bucket.
+    // Removes what the bucket holds under the new name, unless that is a directory or must not be replaced.
     Status make_room(const Move& move, bool no_replace);
 
     SharedState& state_;

@@ -11,14 +11,14 @@
 
 namespace ckptfs::fs {
 
-// PATH_MAX of Linux, the final zero included.
+// PATH_MAX of Linux (4,096) without the final zero byte.
 inline constexpr std::uint64_t kMaxSymlinkTarget = 4095;
 
-// Makes a new object, never over another one.
+// The request for a new object, which never replaces another one.
 [[nodiscard]] PutRequest symlink_object(std::string key, std::string_view target);
 // Length of the target in bytes; empty where the object, described with its metadata, is no symbolic link.
 [[nodiscard]] std::optional<std::uint64_t> symlink_size(const ObjectInfo& object);
-// EIO where the object holds no such target.
+// EIO if the body does not hold a target as described.
 [[nodiscard]] Result<std::string> symlink_target(const ObjectInfo& object, const Payload& body);
 
 }  // namespace ckptfs::fs

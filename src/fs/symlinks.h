@@ -16,8 +16,8 @@ class Symlinks {
 public:
     Symlinks(SharedState& state, Lookups& lookups, CommitGate& gate) : state_(state), lookups_(lookups), gate_(gate) {}
 
-    // EEXIST where another mount or client was first, EBUSY where a directory's rename hides the name. `counts`: where
-    // it is that of a commit marker.
+    // EEXIST if another mount or client was first, EBUSY if a directory's rename hides the name. `counts`: the gate's
+    // permission, if the name is that of a commit marker.
     void create(NodeId parent, std::string name, std::string target, StillCounts counts, Reply<Entry> reply);
     // ESTALE where the link has been replaced.
     void read(NodeId node, Reply<std::string> reply);

@@ -28,7 +28,7 @@ constexpr std::size_t kRemovalsAtOnce = 64;
 // DeleteObjects takes at most 1,000 keys (Amazon S3 API reference).
 constexpr std::size_t kDeleteBatch = 1000;
 
-// What one copy_tree() works at.
+// The state of one copy_tree().
 struct TreeCopy {
     ObjectStore& store;
     const DirectoryMarker& rename;
@@ -57,19 +57,19 @@ struct TreeCopy {
     }
 };
 
-// Of the version that was listed.
+// Whether the version that was listed is gone.
 bool is_gone(const Error& error) {
     return error.errno_value == ESTALE || error.errno_value == ENOENT;
 }
 
-// `now`: under its name; `source` as it was listed. Where another has replaced it since, nothing tells more than the
-// ETag.
+// `source`: as it was listed; `now`: what its key holds now. If that was replaced since, only ETags and sizes can be
+// compared.
 bool is_own_copy(const ObjectInfo& there, const ObjectInfo& source, const ObjectInfo& now) {
     return now.etag == source.etag ? is_copy_by_request(there, now)
                                    : there.etag == source.etag && there.size == source.size;
 }
 
-// Its copy would have its `ckptfs-write` then. Times are known to the second, in some answers.
+// Whether the source is unchanged: then its copy would have its `ckptfs-write`. Some answers give times to the second.
 bool is_unchanged(const ObjectInfo& source, const ObjectInfo& now) {
     const auto second = [](const ObjectInfo& object) {
         return std::chrono::floor<std::chrono::seconds>(object.last_modified);
@@ -77,8 +77,8 @@ bool is_unchanged(const ObjectInfo& source, const ObjectInfo& now) {
     return now.etag == source.etag && second(now) == second(source);
 }
 
-// Of a copy that was to replace nothing, all that is known so far is that a condition failed: its own, of an attempt
-// before whose answer was lost, or that of its source. What has replaced the source since is copied later.
+// A copy that was to replace nothing has failed on a condition: on its own, maybe because an earlier attempt made the
+// copy and its answer was lost, or on that of its source. What has replaced the source since is copied later.
 void settle_taken(TreeCopy& tree, const ObjectInfo& source, const std::function<void(Status)>& done) {
     tree.store.head(tree.destination(source), [&tree, &source, done](Result<ObjectInfo> there) {
         if (!there) {
@@ -103,14 +103,14 @@ void settle_taken(TreeCopy& tree, const ObjectInfo& source, const std::function<
     });
 }
 
-// As some stores answer a condition that they take for one of the source, or do not know. What may pass, as of keys
-// that are throttled, refuses nothing.
+// The answers of stores that apply the condition to the source, or do not know it. An error that may pass, such as
+// throttling of the keys, refuses nothing.
 bool may_refuse_condition(const Error& error) {
     return !error.retryable && (error.http_status == 304 || error.http_status == 400 || error.http_status == 405);
 }
 
-// `replace`: the copy of an earlier version is there. Else, where its directory is hidden, only what another mount has
-// saved can be: with what it knew of the directory, or after it had ended this rename.
+// `replace`: the copy of an earlier version is there. Else, as its directory is hidden, only what another mount has
+// saved can be there: one that did not know this, or has ended this rename.
 void copy_by_request(TreeCopy& tree, const ObjectInfo& source, bool replace, const std::function<void(Status)>& done) {
     if (!tree.may_go_on()) {
         done(taken_over(tree.rename.source));
@@ -150,7 +150,7 @@ Status copy_one(TreeCopy& tree, const ObjectInfo& source) {
     if (!tree.may_go_on()) {
         return taken_over(tree.rename.source);
     }
-    // As above; a request that is late would replace what is there, too.
+    // As in copy_by_request(). A request that is late would replace what is there, too.
     const CopyOptions options{!tree.has_copy(source), tree.may_go_on, tree.rename.rename_id};
     Result<Copied> copy = copy_object(tree.store, source, tree.destination(source), options);
     if (copy) {
@@ -158,7 +158,7 @@ Status copy_one(TreeCopy& tree, const ObjectInfo& source) {
     } else if (!tree.may_go_on()) {
         return taken_over(tree.rename.source);
     } else if (copy.error().errno_value == EEXIST) {
-        // It would have been known by the `ckptfs-write` that it was given.
+        // This process's own copy would have been recognised by the `ckptfs-write` that it was given.
         tree.note_another(source);
         return tree.saved_by_another(source);
     }
@@ -266,7 +266,7 @@ Status remove_versions(ObjectStore& store, std::vector<RemoveRequest> versions, 
         }
         return remove_all(store, std::move(versions), terms.may_go_on);
     }
-    // Of bytes: neighbours are written at once.
+    // Not of bool, as neighbours are written at once.
     std::vector<char> refused(versions.size(), 0);
     const auto remove = [&](std::size_t index, const std::function<void(Status)>& done) {
         RemoveRequest& version = versions[index];
@@ -278,7 +278,7 @@ Status remove_versions(ObjectStore& store, std::vector<RemoveRequest> versions, 
     };
     Status removed = for_each_in_parallel(versions.size(), kRemovalsAtOnce, remove);
     for (std::size_t index = 0; removed && index < versions.size(); ++index) {
-        // Another version is there, or the store tells of this one in lists alone.
+        // Another version is there, or the store gives the ETag of this one in listings alone.
         removed = refused[index] != 0 ? remove_version(store, versions[index]) : std::move(removed);
     }
     return removed;

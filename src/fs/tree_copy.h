@@ -16,24 +16,24 @@
 
 namespace ckptfs::fs {
 
-// Until `page` fails.
+// Calls `page` for each page of the listing, until it fails.
 Status for_each_page(ObjectStore& store, const std::string& prefix,
                      const std::function<Status(std::vector<ObjectInfo>& objects)>& page);
-// `pages`: how many it took.
+// `pages`: set to the number of pages, unless it is null.
 Result<std::vector<ObjectInfo>> list_all(ObjectStore& store, const std::string& prefix, int* pages = nullptr);
 
-// Whether what is under way for a rename may go on, asked on any thread: another mount may have taken the rename over.
+// Whether a rename's work may go on, as another mount may have taken the rename over. Called on any thread.
 using MayGoOn = std::function<bool()>;
 
-// By source key.
+// Copies by the keys of their sources.
 using Copies = std::map<std::string, Copied>;
 
 // What a process knows of the copies that it makes.
 struct OwnCopies {
     Copies made;
-    // It has not begun to make any, nor has another.
+    // Neither this process nor another has begun to make copies.
     bool none_begun = false;
-    // Source keys: under the new name is what another mount has saved there, for certain.
+    // Source keys whose new names hold, for certain, what another mount has saved there.
     std::set<std::string> saved_by_others = {};
 };
 
@@ -42,22 +42,22 @@ struct OwnCopies {
 Status copy_tree(ObjectStore& store, const std::vector<ObjectInfo>& sources, const DirectoryMarker& rename,
                  const MayGoOn& may_go_on, OwnCopies& own);
 
-// Deletes in batches of 1,000; the first key that could not be deleted is named in the error. Where another version has
-// the place of one that is meant, it stays.
+// Deletes in batches of 1,000; the first key that could not be deleted is named in the error. If a request names a
+// version and another one is there, that one stays.
 Status remove_all(ObjectStore& store, const std::vector<RemoveRequest>& requests);
-// Nothing more is sent once `may_go_on` says no: the ETags of copies of the same bytes are the same, so that a late
-// removal of one would take the one that another mount has made since.
+// As above, but nothing more is sent once `may_go_on` returns false: copies of the same bytes have the same ETag, so
+// that a late removal of one would take the one that another mount has made since.
 Status remove_all(ObjectStore& store, std::vector<RemoveRequest> requests, const MayGoOn& may_go_on);
 
-// How a process deletes that may be stopped before its deletes while others go on.
+// How a process deletes for a rename: it may be stopped before its deletes while other mounts go on.
 struct RemovalTerms {
     DeletePins pins = DeletePins::kUnknown;
-    // It holds the record still.
+    // Whether the process still holds the record.
     MayGoOn may_go_on;
 };
 
-// Each names the version that is meant: in batches that say so where the store honours that, by name alone where it
-// does not, and one by one where it is not known.
+// Deletes these versions: in batches with their ETags if the store honours that, by key alone if it does not, and one
+// by one if it is not known.
 Status remove_versions(ObjectStore& store, std::vector<RemoveRequest> versions, const RemovalTerms& terms);
 
 }  // namespace ckptfs::fs

@@ -41,7 +41,7 @@ void UnfinishedFiles::record(UnfinishedFile file, Reply<void> reply) {
 }
 
 void UnfinishedFiles::recall(const std::string& key, const std::string& record) {
-    // What has failed here since, or was made good, is newer.
+    // What has failed here since, or was resolved, is newer.
     if (may_be_missing(key, state_.env.write.config) || state_.failed.knows(key)) {
         return;
     }
@@ -50,7 +50,7 @@ void UnfinishedFiles::recall(const std::string& key, const std::string& record) 
     file.key = key;
     file.reason = std::move(told.reason);
     file.etag_before = std::move(told.etag_before);
-    // Its process has ended: any can make good for it.
+    // Its process has ended: any process may resolve it.
     file.host = told.host == state_.env.host ? "" : std::move(told.host);
     file.unanswered = std::move(told.unanswered);
     file.since = told.since;
@@ -125,14 +125,14 @@ bool UnfinishedFiles::is_earlier(const ObjectInfo& object, const Beginning& begu
     if (begun.earlier_sent != WallTime{} && has_etag && object.last_modified <= begun.earlier_sent + late) {
         return true;
     }
-    // By one clock, that of this machine.
+    // Compares times of one clock, that of this machine.
     const bool is_of_disk = state_.env.acknowledging != nullptr && !begun.is_store_time;
     const std::optional<WallTime> acknowledged =
         is_of_disk ? state_.env.acknowledging->acknowledged_at(object) : std::nullopt;
     return acknowledged && *acknowledged < begun.time;
 }
 
-// Others may have removed its directory since, and have made it anew without this file.
+// Others may have removed the file's directory since, and have made it again without this file.
 void UnfinishedFiles::judge_directories(const std::string& key, const Beginning& begun, const std::string& etag_before,
                                         Reply<void> reply) {
     const std::vector<std::string> directories = directories_above(key, state_.env.prefix);
@@ -149,7 +149,7 @@ void UnfinishedFiles::judge_directories(const std::string& key, const Beginning&
         });
     for (const std::string& directory : directories) {
         state_.env.store.head(directory, [surely_begun, is_made_anew, all](const Result<ObjectInfo>& marker) {
-            // One that hides a directory goes again where its rename is undone.
+            // A marker that hides a directory goes again if its rename is undone.
             if (marker && !may_hide_directory(marker->size) && directory_made(*marker) > surely_begun) {
                 *is_made_anew = true;
             }

@@ -18,20 +18,20 @@ namespace {
 // DeleteObjects takes at most 1,000 keys (Amazon S3 API Reference).
 constexpr std::size_t kMaxNames = 1000;
 constexpr Milliseconds kSendAfter{50};
-// Of one directory: one on its way, one that is filled.
+// For each directory: one on its way, one that is being filled.
 constexpr std::size_t kMaxBatches = 2;
 constexpr std::size_t kMaxFailures = 1000;
 constexpr std::size_t kLooksAtOnce = 16;
-// The store's time is known to 5 s, and told to the second. What is left is for the upload, since a store may date an
+// The store's time is known to 5 s, and given to the second. What is left is for the upload, since a store may date an
 // object by the beginning of its PutObject.
 constexpr std::chrono::seconds kSurelyBefore{20};
 constexpr std::chrono::minutes kSurelyBeforeIfSlow{2};
 constexpr std::uint64_t kQuicklySent = std::uint64_t{1} << 20;
-// A mount puts no more as one object, except with --part-size or --equal-parts, and to a store that asks to slow down.
-// What is larger is then not judged by its date, which is the safe side.
+// A mount puts no more than this as one object, except with --part-size or --equal-parts, and to a store that asks to
+// slow down. What is larger is then not judged by its date, which is the safe side.
 constexpr std::uint64_t kSentAtOnce = kFirstPartSize;
 
-// On Amazon S3 and most others it ends with the number of parts then.
+// On Amazon S3 and most other stores the ETag ends with the number of parts then.
 bool has_come_in_parts(const std::string& etag) {
     const std::size_t last = etag.find_last_not_of("0123456789\"");
     return last != std::string::npos && etag[last] == '-';
@@ -134,7 +134,7 @@ std::optional<UnlinkBatches::Added> UnlinkBatches::add_to_last(NodeId directory,
     if (last.is_sent || last.names.size() >= kMaxNames) {
         return found->second.size() < kMaxBatches ? std::nullopt : std::optional(Added::kFull);
     }
-    // It does not wait for a commit that happens to be under way there: the batch would, too.
+    // The name does not wait for a commit that happens to be under way there: the batch would, too.
     if (!state_.key_order.add_if_alone(last.place, last.key + name)) {
         return Added::kNo;
     }
@@ -334,7 +334,7 @@ std::optional<Error> UnlinkBatches::first_failure(const Batch& batch, std::vecto
     if (other_versions != failures.begin()) {
         return std::move(failures.front().error);
     }
-    // Another mount has written them; it is looked whether that is so, and when.
+    // The store says that another mount has written them: checks whether that is so, and when.
     const Status removed = for_each_in_parallel(
         failures.size(), kLooksAtOnce,
         [&](std::size_t index, const std::function<void(Status)>& done) { look_at(batch, failures[index], done); });

@@ -3,12 +3,12 @@
 //
 // Only where a run of removals is under way (removal_runs.h), and only where the store honours conditional deletes:
 // each removal is pinned to the version that was unlinked, so that what another mount commits before the batch arrives
-// stays. What it had committed before, while a list was believed here, goes as well (judge_other_version()). A batch
+// stays. What it had committed before, while a listing was believed here, goes as well (judge_other_version()). A batch
 // has its names to itself from the moment at which they join it: what this mount does to them later waits for it, and
 // so do lookups of them, listings, fsync(2), removal and renaming of the directory. What could not be deleted is there
-// again, and the failure is told once: by the next fsync of that directory, or removal in or of it.
+// again, and the failure is reported once: by the next fsync of that directory, or removal in or of it.
 //
-// Bounded: a directory has one batch on its way and one that is filled; those that come with more wait for the first.
+// Bounded: a directory has one batch on its way and one that is being filled; further removals wait for the first.
 // Every wait ends because every request to the store does.
 //
 // Threads: all functions may be called from any thread, and return at once; callbacks run without locks, also inline.
@@ -33,7 +33,7 @@
 namespace ckptfs::fs {
 
 enum class OtherVersion : std::uint8_t { kCameLater, kWasThere, kUnknown };
-// Of a version that is there instead of the one that was unlinked: was it there when unlink(2) was answered?
+// Whether a version that is there instead of the one that was unlinked was there when unlink(2) was answered.
 // `unlinked`: shortly before that, by the store's time. `dates_agree`: as DeleteConditions found it.
 [[nodiscard]] OtherVersion judge_other_version(const ObjectInfo& object, WallTime unlinked, bool dates_agree);
 
@@ -51,22 +51,23 @@ public:
     // True where the removal may go into a batch.
     bool removal_begins(const NodePtr& directory);
     void removal_ends(const NodePtr& directory);
-    // What was listed a while ago is believed as long as names are removed one after the other.
+    // Whether a run is under way in the directory: meanwhile what was listed a while ago is believed.
     [[nodiscard]] bool is_running(NodeId directory);
     [[nodiscard]] ListedNames& listed() { return listed_; }
 
     // --- batches
     enum class Added : std::uint8_t { kYes, kFull, kNo };
-    // kFull: again once when_settled() calls back. kNo: it has to be removed at once. `etag`: of the version that goes.
+    // Adds a removal. kFull: call again once when_settled() calls back. kNo: the name has to be removed at once.
+    // `etag`: of the version that goes.
     Added add(const NodePtr& directory, const std::string& name, const std::string& etag);
     [[nodiscard]] bool removes(NodeId directory, const std::string& name);
-    // Of an earlier batch; told once.
+    // The failure of an earlier batch of the directory; reported once.
     std::optional<Error> take_failure(NodeId directory);
-    // The same, of all directories whose keys begin so: the first one, for all of them.
+    // As above, of all directories whose keys begin with this one: the first failure, for all of them.
     std::optional<Error> take_failure_below(const std::string& directory_key);
-    // As fsync(2): waits for what is on its way, and tells of what failed.
+    // For fsync(2): waits for the batches of the directory, and reports what failed.
     void sync(NodeId directory, Reply<void> reply);
-    // Sends what waits there and calls back when the store has answered.
+    // Sends what waits in the directory and calls back when the store has answered.
     void when_settled(NodeId directory, std::function<void()> run);
     void when_all_settled(std::function<void()> run);
     // Names of which the removal is acknowledged and not made yet.
@@ -83,7 +84,7 @@ private:
         // Kept in the node table until it is settled.
         NodePtr directory;
         KeyOrder::Place place = 0;
-        // Of the directory.
+        // The key of the directory.
         std::string key;
         std::unordered_map<std::string, Removal> names;
         SteadyTime due{};
@@ -94,7 +95,7 @@ private:
 
     Added add(const NodePtr& directory, const std::string& key, const std::string& name, const Removal& removal,
               bool& is_opened);
-    // Empty where another batch is to be opened.
+    // Adds to the directory's last batch; empty if another batch is to be opened.
     std::optional<Added> add_to_last(NodeId directory, const std::string& name, const Removal& removal)
         REQUIRES(mutex_);
     Added open_with(const NodePtr& directory, const std::string& key, const std::string& name, const Removal& removal)
@@ -102,9 +103,9 @@ private:
     void work();
     void send(const BatchPtr& batch);
     void answered(const BatchPtr& batch, Result<std::vector<DeleteFailure>> failures);
-    // None where all are gone, or are later versions by now.
+    // The first failure; empty if all names are gone, or hold later versions by now.
     std::optional<Error> first_failure(const Batch& batch, std::vector<DeleteFailure>& failures);
-    // Another version has the name: removes it if it was there before.
+    // Another version has the name: removes it if it was there before the unlink.
     void look_at(const Batch& batch, const DeleteFailure& failed, std::function<void(Status)> done);
     void remove_other(const ObjectInfo& object, const std::function<void(Status)>& done);
     void settle(const BatchPtr& batch, const std::optional<Error>& failed);
@@ -116,7 +117,7 @@ private:
     mutable Mutex mutex_;
     Condition changed_;
     RemovalRuns runs_ GUARDED_BY(mutex_);
-    // The first may be on its way; the last is open until then or until it is full.
+    // By directory. The first batch may be on its way; the last takes names until it is sent or full.
     std::unordered_map<NodeId, std::deque<BatchPtr>> batches_ GUARDED_BY(mutex_);
     // By the key of the directory: the kernel may forget it in between.
     std::map<std::string, Error> failures_ GUARDED_BY(mutex_);

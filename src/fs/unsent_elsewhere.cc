@@ -21,7 +21,7 @@ namespace ckptfs::fs {
 namespace {
 
 constexpr Milliseconds kBetweenLooks{500};
-// Ours are a line.
+// In bytes; what ckptfs writes is one line.
 constexpr std::size_t kMostHost = 256;
 // A marker that waits looks more often.
 constexpr std::chrono::minutes kNotLookedAtFor{10};
@@ -121,7 +121,7 @@ std::future<Result<std::vector<UnsentDirectory>>> UnsentElsewhere::ask(const std
 Status UnsentElsewhere::look(const std::string& directory, const AskedBy& by, const std::string& what) {
     const Result<std::vector<UnsentDirectory>> unsent = ask(directory, by).get();
     if (!unsent && is_refused_by_store(unsent.error())) {
-        // Who may not look cannot wait either.
+        // A mount that may not list the announcements cannot wait for them either.
         return {};
     }
     if (!unsent) {

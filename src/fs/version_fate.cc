@@ -22,7 +22,7 @@ void VersionFate::truncated_again(pid_t opener) {
     const MutexLock lock(mutex_);
     if (left_ && !is_written()) {
         left_ = false;
-        // Those that were killed answer for nothing.
+        // Killed processes answer for nothing.
         makers_.clear();
     }
     std::erase_if(makers_, [&](const Maker& maker) { return maker.opener == opener; });
@@ -154,7 +154,7 @@ std::vector<pid_t> VersionFate::answering() const {
             processes.insert(processes.end(), {writer.process, writer.opener});
         }
     }
-    // Of several that made it none does, before it is written.
+    // If several made it, none answers for it before it is written.
     if (processes.empty() && makers_.size() == 1 && is_unsaved(makers_.front().made)) {
         processes.push_back(makers_.front().opener);
     }

@@ -19,10 +19,10 @@
 //     nothing of the part that died.
 //     A killed process closes what it has open one after another: nothing is published while one that answers for what
 //     is unsaved does so, though its FLUSH has not come and /proc shows no descriptor of it.
-//   - Of several that truncated it while it was empty each answers for it, so that the death of one before anything was
-//     written harms none of the others. Nor does it harm those that hold what was saved before.
+//   - If several truncated the file while it was empty, each answers for it, so that the death of one before anything
+//     was written harms none of the others. Nor does it harm those that hold what was saved before.
 //   - Logs grow: what was only appended to since it was saved, or has a log's name, is kept as far as it was written.
-//   - Of a writer that /proc does not show (another PID namespace), every FLUSH after a write commits and is waited
+//   - For a writer that /proc does not show (another PID namespace), every FLUSH after a write commits and is waited
 //     for, and RELEASE publishes nothing. A FLUSH that a signal interrupts as it comes is that of a killed process.
 //
 // Threads: all functions may be called from any thread; the mutex is a leaf.
@@ -40,35 +40,35 @@
 
 namespace ckptfs::fs {
 
-// Of a process that /proc does not show.
+// Stands for a process that /proc does not show.
 inline constexpr pid_t kUnseenProcess = 0;
 
 // A version as seen by one process that closes it through a descriptor of this opener.
 struct VersionState {
-    // Something is not committed yet, and some of that was written, not only created or truncated.
+    // `unsaved`: something is not committed yet. `written`: some of that was written, not only created or truncated.
     bool unsaved = false;
     bool written = false;
-    // The process has unsaved bytes in it.
+    // The process has unsaved bytes in the version.
     bool wrote = false;
-    // It made the file, or truncated it while it was empty, and no commit has followed.
+    // The process made the file, or truncated it while it was empty, and no commit has followed.
     bool made = false;
-    // So has another.
+    // Another process made or truncated it so.
     bool others_made = false;
-    // It truncated what was empty and saved: but for that, nothing is unsaved.
+    // The process truncated a file that was empty and saved: nothing else is unsaved.
     bool only_truncated_again = false;
-    // Its death leaves the version half.
+    // The death of the process leaves the version half.
     bool answers_for_it = false;
-    // What is unsaved of it was written at its end.
+    // All unsaved writes were at the end of the file.
     bool only_appended = false;
     // Some of what is unsaved came through a mapping.
     bool mapped = false;
-    // It was cut or stretched, and no commit has followed.
+    // The size was changed by truncate(2) or ftruncate(2), and no commit has followed.
     bool resized = false;
-    // Processes unseen have unsaved bytes in it.
+    // Processes that /proc does not show have unsaved bytes in the version.
     bool unseen_wrote = false;
     // A writer was killed, and no write has followed.
     bool left_by_killed_writer = false;
-    // Other processes with unsaved bytes, or an unsaved size, in it.
+    // Other processes with unsaved bytes, or an unsaved size, in the version.
     std::vector<pid_t> other_writers;
 
     bool operator==(const VersionState&) const = default;
@@ -81,32 +81,34 @@ public:
     static constexpr Generation kNever = std::numeric_limits<Generation>::max();
     enum class Place : std::uint8_t { kInside, kEnd };
 
-    // Created or truncated by this process, by open(2) or ftruncate(2): the others that have not answer for it no more.
+    // Notes that this process created the file, or truncated it by open(2); others that did so no longer answer for it.
     void made(pid_t opener);
-    // Truncated while it was empty, beside those that did so before. It vouches for what one that was killed has left.
+    // Notes that this process truncated the file while it was empty, as others may have before. It vouches for what one
+    // of those that was killed has left.
     void truncated_again(pid_t opener);
-    // A process is killed that `made` it, as others have, who answer for it now, or that only truncated it again: it is
-    // as if it had not. False where that is not so any more.
+    // A process is being killed that `made` the version, as did others who answer for it now, or that only truncated it
+    // again: it counts as if it had not. Returns false, and changes nothing, if that no longer holds.
     [[nodiscard]] bool gives_way(pid_t process);
-    // By ftruncate(2), to a size other than it had: it is at work on the version, as one that wrote.
+    // Notes a change to another size by truncate(2) or ftruncate(2): the process is at work on the version, as one that
+    // wrote.
     void resized(pid_t opener);
-    // By a descriptor of that opener. noted_change.h says when.
+    // Notes a write by `process` through a descriptor that `opener` opened. noted_change.h says when.
     void wrote(pid_t process, pid_t opener, Place place);
-    // Pages of a mapping: any process that opened the file may have changed them.
+    // Notes a write of mapped pages, which any process that opened the file may have changed.
     void changed_by_mapping();
     [[nodiscard]] Generation generation() const { return generation_.load(); }
 
-    // Around a commit that succeeds: what was noted before it began is saved. Returns whether nothing has happened to
-    // the version since the commit before but writes at its end: so the bytes saved before are unchanged.
+    // Around a commit that succeeds: what was noted before commit_begins() is saved. committed() returns whether only
+    // writes at the end have been noted since the previous commit, so that the bytes saved before are unchanged.
     Generation commit_begins();
     bool committed(Generation begun);
 
     void leave_by_killed_writer();
     [[nodiscard]] bool left_by_killed_writer() const;
-    // And written before.
+    // A killed writer left the version, and some of what is unsaved was written.
     [[nodiscard]] bool left_half() const;
     [[nodiscard]] VersionState state(pid_t process, pid_t opener) const;
-    // The processes of which the death leaves what is unsaved half.
+    // Processes whose death leaves what is unsaved half.
     [[nodiscard]] std::vector<pid_t> answering() const;
 
 private:
@@ -130,22 +132,22 @@ private:
     [[nodiscard]] bool is_made(pid_t process) const REQUIRES(mutex_);
     [[nodiscard]] bool is_made_by_others(pid_t process) const REQUIRES(mutex_);
 
-    // Changed with the mutex held, and read without it, too.
+    // Changed with the mutex held only; read without it as well.
     std::atomic<Generation> generation_ = 0;
 
     mutable Mutex mutex_;
     Generation first_unsaved_ GUARDED_BY(mutex_) = 0;
     std::vector<Writer> writers_ GUARDED_BY(mutex_);
-    // More processes than are remembered: then each may have written.
+    // Set when more processes wrote than are remembered: each may then have written.
     std::optional<Generation> many_ GUARDED_BY(mutex_);
-    // One at least from the first on.
+    // Those that made the version, or truncated it while it was empty, each once.
     std::vector<Maker> makers_ GUARDED_BY(mutex_);
-    // It was made, or cut, to be other than what is saved.
+    // Generations of the last change of each kind; `begun_`: made or resized, to be other than what is saved.
     std::optional<Generation> begun_ GUARDED_BY(mutex_);
     std::optional<Generation> mapped_ GUARDED_BY(mutex_);
     std::optional<Generation> resized_ GUARDED_BY(mutex_);
     pid_t resizer_ GUARDED_BY(mutex_) = kUnseenProcess;
-    // What was not a write at the end: the last of it.
+    // The last change that was not a write at the end.
     std::optional<Generation> changed_inside_ GUARDED_BY(mutex_);
     std::optional<Generation> written_inside_ GUARDED_BY(mutex_);
     bool left_ GUARDED_BY(mutex_) = false;

@@ -22,9 +22,9 @@
 namespace ckptfs {
 namespace {
 
-// Of the kernel, when the thread that forked is gone.
+// The kernel's signal when the thread that forked is gone.
 constexpr int kDaemonEnds = SIGUSR1;
-// Threads that can end do so at once, but for the memory that is given back before: some GiB a second.
+// Threads that can end do so at once, except for the time that giving memory back takes: some GiB a second.
 constexpr int kEndMilliseconds = 1000;
 
 struct Watched {
@@ -46,9 +46,9 @@ bool is_on_mount(const FileDescriptor& file, int mount_id) {
     return described && described->find(format("mnt_id:\t{}\n", mount_id)) != std::string::npos;
 }
 
-// umount2(2), MNT_FORCE: "Ask the filesystem to abort pending requests before attempting the unmount". The mount is to
-// stay, and say ENOTCONN: below it there is a directory of the local disk. It does, because we have it open. O_PATH
-// asks nothing of the daemon.
+// umount2(2), MNT_FORCE: "Ask the filesystem to abort pending requests before attempting the unmount". The mount must
+// stay, and fail with ENOTCONN: below it there is a directory of the local disk. It stays because we have it open.
+// O_PATH asks nothing of the daemon.
 bool abort_by_unmounting(const Watched& watched) {
     const FileDescriptor root(open(watched.mount_point.data(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     // Another one may be mounted there by now.
@@ -84,12 +84,12 @@ void not_guarded(const std::string& why) {
     close_all_but(daemon, STDERR_FILENO + 1);
     close(STDIN_FILENO);
     close(STDOUT_FILENO);
-    // A signal to the daemon's process group must not end it.
+    // A signal to the daemon's process group must not end the guard.
     setsid();
     prctl(PR_SET_NAME, "ckptfs-guard");
     prctl(PR_SET_PDEATHSIG, kDaemonEnds);
     Watched watched;
-    // Nothing comes where the daemon ends before it has mounted.
+    // Nothing comes if the daemon ends before it has mounted.
     const bool is_mounted = recv(daemon, &watched, sizeof watched, MSG_WAITALL) == sizeof watched;
     while (is_mounted && getppid() == parent && sigwaitinfo(&ends, nullptr) != kDaemonEnds) {
     }
@@ -109,7 +109,8 @@ void ConnectionGuard::start() {
     }
     FileDescriptor ours(ends[0]);
     const FileDescriptor its(ends[1]);
-    // Signals from a terminal or a service manager are for the daemon, not for it; blocked before it exists.
+    // Signals from a terminal or a service manager are for the daemon, not for the guard; they are blocked before it
+    // exists.
     sigset_t all;
     sigset_t before;
     sigfillset(&all);

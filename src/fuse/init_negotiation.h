@@ -4,10 +4,11 @@
 //
 // FUSE_DIRECT_IO_ALLOW_MMAP (linux/fuse.h, protocol 7.39, kernel 6.6) lets a file that is read with direct_io be mapped
 // shared as well; libfuse can name it from 3.17 on. FUSE_HANDLE_KILLPRIV_V2 (protocol 7.33, kernel 5.12) lets the
-// kernel remember that a file has no security.capability, which it else asks for before every write; nothing here has
-// privileges that a write would have to take away. libfuse does not name it. FUSE_PARALLEL_DIROPS lets lookups in one
-// directory go on side by side; libfuse 3.14 agrees to it but does not say so in the reply. FUSE_PASSTHROUGH (protocol
-// 7.40, kernel 6.9) lets the kernel read a file on a local disk in place of one of ours; libfuse knows it from 3.17 on.
+// kernel remember that a file has no security.capability, which it otherwise asks for before every write; nothing here
+// has privileges that a write would have to take away. libfuse does not name it. FUSE_PARALLEL_DIROPS lets lookups in
+// one directory go on side by side; libfuse 3.14 agrees to it but does not say so in the reply. FUSE_PASSTHROUGH
+// (protocol 7.40, kernel 6.9) lets the kernel read a file on a local disk in place of one of ours; libfuse knows it
+// from 3.17 on.
 //
 // Threads: on_request() and on_reply() may be called from any thread.
 #pragma once
@@ -25,7 +26,7 @@ namespace ckptfs {
 
 class InitNegotiation {
 public:
-    // Before the session serves.
+    // To be called before the session serves.
     void want_passthrough() { wants_passthrough_.store(true, std::memory_order_release); }
     void on_request(ByteSpan request);
     // Changes the reply in place when it answers the INIT request; true if it does.
@@ -41,7 +42,7 @@ private:
         std::uint32_t flags2 = 0;
     };
 
-    // Spares every later request the mutex.
+    // Set once INIT is answered: spares every later request the mutex.
     std::atomic<bool> finished_{false};
     std::atomic<bool> wants_passthrough_{false};
     std::atomic<bool> direct_io_allows_mmap_{false};

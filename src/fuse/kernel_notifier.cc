@@ -58,8 +58,9 @@ void KernelNotifier::enqueue(Notice notice) {
             return;
         }
         if (queue_.size() == kMaxQueued) {
-            // Names are only forgotten a little later. What a notice holds may need a lock as it ends that a caller has
-            // whose notice holds nothing: that one goes itself where all others hold something.
+            // Notices for names go first: the kernel only forgets the names a little later. The end of what a notice
+            // holds may need a lock that a caller has whose own notice holds nothing: that notice is dropped itself if
+            // all others hold something.
             auto least = std::find_if(queue_.begin(), queue_.end(),
                                       [](const Notice& queued) { return queued.what == What::kEntry; });
             least =
@@ -82,7 +83,7 @@ void KernelNotifier::enqueue(Notice notice) {
     changed_.notify_all();
 }
 
-// Each of many writes may ask for the same.
+// Many writes may each give the same notice.
 bool KernelNotifier::is_queued(const Notice& notice) const {
     const auto is_plain = [](const Notice& each) {
         const InodeNotice& inode = each.of_inode;
@@ -93,7 +94,7 @@ bool KernelNotifier::is_queued(const Notice& notice) const {
            });
 }
 
-// One more than wait in the kernel.
+// Starts one thread more than wait in the kernel.
 void KernelNotifier::start_thread_if_needed() {
     if (sink_ != nullptr && !stop_ && !queue_.empty() && threads_.size() == under_way_.size() &&
         threads_.size() < kMaxThreads) {

@@ -2,8 +2,8 @@
 // KernelCache on threads of its own: telling the kernel to forget takes inode locks that a waiting request may hold, so
 // it must never happen on a thread that answers requests.
 //
-// A notice for an inode whose page is locked waits until that page is here, which on a store that hangs may take as
-// long as --retry-for. Others go past it on another thread; those for the same inode keep their order.
+// A notice for an inode whose page is locked waits until that page has been read, which on a store that hangs may take
+// as long as --retry-for. Others overtake it on another thread; those for the same inode keep their order.
 //
 // Ownership: the sink outlives the time between connect() and disconnect().
 // Threads: all functions may be called from any thread.
@@ -31,14 +31,15 @@ public:
     public:
         virtual ~Sink() = default;
         virtual void invalidate_entry(std::uint64_t parent, const std::string& name) = 0;
-        // The pages from the one that has the byte `from` on.
+        // Drops the attributes, and the pages from the one that has the byte `from` on.
         virtual void invalidate_inode(std::uint64_t node, std::uint64_t from) = 0;
         virtual void invalidate_attributes(std::uint64_t node) = 0;
     };
 
-    // Notices beyond this are dropped, the oldest first: they only shorten the time until the kernel asks again.
+    // Beyond this, notices are dropped, those for names first and the oldest of them: they only shorten the time until
+    // the kernel asks again.
     static constexpr std::size_t kMaxQueued = 4096;
-    // Started as they are needed. So many inodes with a locked page are waited for at once.
+    // Threads are started as needed. This many inodes with a locked page can be waited for at once.
     static constexpr std::size_t kMaxThreads = 8;
 
     KernelNotifier() = default;
@@ -46,7 +47,7 @@ public:
     KernelNotifier(const KernelNotifier&) = delete;
     KernelNotifier& operator=(const KernelNotifier&) = delete;
 
-    // Notices given before wait for this.
+    // Notices that were given earlier wait for this.
     void connect(Sink& sink);
     // After it returns, the sink is not used any more and notices are dropped.
     void disconnect();
@@ -60,14 +61,14 @@ private:
     enum class What : std::uint8_t { kEntry, kInode, kAttributes };
     struct Notice {
         What what = What::kInode;
-        // The parent of an entry.
+        // The inode; for kEntry, the parent.
         std::uint64_t node = 0;
         std::string name{};
         InodeNotice of_inode{};
     };
 
     void enqueue(Notice notice);
-    // Of those for nodes that no thread is working on: the oldest that an answer waits for, or else the oldest.
+    // Takes a notice for a node that no thread is working on: the oldest that a reply waits for, or else the oldest.
     std::optional<Notice> next() REQUIRES(mutex_);
     [[nodiscard]] bool is_queued(const Notice& notice) const REQUIRES(mutex_);
     void start_thread_if_needed() REQUIRES(mutex_);

@@ -13,7 +13,7 @@
 namespace ckptfs {
 namespace {
 
-// As in linux/fuse.h, which Debian 12 has without them.
+// Definitions of linux/fuse.h that it lacks in Debian 12.
 struct BackingMap {
     std::int32_t file = -1;
     std::uint32_t flags = 0;
@@ -28,7 +28,7 @@ public:
     RegisteredFile(int connection, int number) : connection_(connection), number_(number) {}
     ~RegisteredFile() override {
         const auto number = static_cast<std::uint32_t>(number_);
-        // It fails only where the connection has ended, which drops all of them.
+        // This fails only if the connection has ended, which drops all of them.
         static_cast<void>(::ioctl(connection_, kBackingClose, &number));
     }
     RegisteredFile(const RegisteredFile&) = delete;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Registers files with the kernel that it is to read in place of the mount's (FUSE_DEV_IOC_BACKING_OPEN of
-// linux/fuse.h, protocol 7.40, kernel 6.9), which takes CAP_SYS_ADMIN.
+// linux/fuse.h, protocol 7.40, kernel 6.9), which needs CAP_SYS_ADMIN.
 //
-// Ownership: outlives what it was offered. `negotiation` outlives it.
+// Ownership: outlives what offer() has returned. `negotiation` outlives it.
 // Threads: connect() before any other; the rest from any.
 #pragma once
 

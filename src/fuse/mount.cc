@@ -66,7 +66,7 @@ Result<std::string> mount_options(const MountConfig& config, bool read_only) {
 }
 
 // This session only mounts: libfuse mixes mounting with serving, but closes the descriptor when it unmounts, which must
-// not happen while answers are still being written to it.
+// not happen while replies are still being written to it.
 Result<SessionPointer> mounting_session(const std::string& options) {
     std::array<std::string, 3> words{"ckptfs", "-o", options};
     std::array<char*, 3> arguments{words[0].data(), words[1].data(), words[2].data()};
@@ -95,7 +95,8 @@ Error mount_error(const MountConfig& config, int reason) {
         .value();
 }
 
-// Of the mount that is on top there: never given twice. Nothing is asked of the daemon. Empty before Linux 6.8.
+// The unique id of the topmost mount there, which is never given twice. Nothing is asked of the daemon. Empty before
+// Linux 6.8.
 std::optional<std::uint64_t> unique_mount_id(const std::string& mount_point) {
     // linux/stat.h
     constexpr unsigned kUniqueMountId = 0x4000;
@@ -138,7 +139,7 @@ public:
         if (const std::string inside = table ? mounts_inside(*table, entry_) : ""; !inside.empty()) {
             log_warning(format("unmounting {} hides the mounts below it: {}", escaped(entry_.mount_point), inside));
         }
-        // MNT_FORCE ends what still waits, so that every thread that reads requests is told ENODEV.
+        // MNT_FORCE ends what still waits, so that every thread that reads requests gets ENODEV.
         if (umount2(entry_.mount_point.c_str(), MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW) != 0) {
             // Without root fusermount3 does it.
             fuse_session_unmount(session_.get());

@@ -28,12 +28,12 @@ public:
     virtual Result<FileDescriptor> connection() const = 0;
     [[nodiscard]] virtual const MountEntry& entry() const = 0;
     // Takes the mount out of the tree; what is open in it fails from now on. Does nothing when another process has
-    // unmounted it. The first call says whether it is gone.
+    // unmounted it. Only the first call reports whether it is gone.
     virtual Status detach() = 0;
 };
 
 // The mount's read-ahead, as the kernel's sysfs ABI names it (/sys/class/bdi/MAJOR:MINOR/read_ahead_kb). Needs root.
-// To be called once the session is ready: the kernel sets its own value when it gets the answer to INIT.
+// To be called once the session is ready: the kernel sets its own value when it gets the reply to INIT.
 Status set_read_ahead(const MountEntry& mount, unsigned kibibytes);
 
 }  // namespace ckptfs

@@ -21,11 +21,11 @@ inline constexpr std::string_view kFileSystemType = "fuse.ckptfs";
 // One line of /proc/self/mountinfo, proc_pid_mountinfo(5).
 struct MountEntry {
     int mount_id = 0;
-    // Of the mount that it lies on.
+    // The id of the mount that it lies on.
     int parent_id = 0;
     unsigned major = 0;
     unsigned minor = 0;
-    // Of its file system, what is seen at the mount point: "/", or what a bind mount shows.
+    // The part of its file system that is seen at the mount point: "/", or what a bind mount shows.
     std::string root;
     std::string mount_point;
     // "fuse.ckptfs"
@@ -46,10 +46,10 @@ Result<std::vector<MountEntry>> read_mount_table();
 // The mount that is visible at exactly this path: of several, the last one.
 std::optional<MountEntry> mount_at(const std::vector<MountEntry>& table, std::string_view path);
 
-// Of the same file system: what the daemon mounted itself, and not a bind mount of it.
+// The mount of the same file system that the daemon made itself, not a bind mount of it; `shown` if the table has none.
 const MountEntry& made_by_daemon(const std::vector<MountEntry>& table, const MountEntry& shown);
 
-// "/mnt/a, /mnt/b": what is mounted below this mount, and hidden when it goes; empty where nothing is.
+// "/mnt/a, /mnt/b": what is mounted below this mount, and hidden when it goes; empty if nothing is.
 std::string mounts_inside(const std::vector<MountEntry>& table, const MountEntry& mount);
 
 // The mount that holds this absolute, resolved path.

@@ -30,7 +30,7 @@ fs::Caller caller_of(fuse_req_t req) {
 struct Begun {
     Serving& serving;
     fs::Caller caller;
-    // Empty where it has been answered already.
+    // Empty if it has been answered already.
     std::shared_ptr<PendingRequest> request;
 
     explicit operator bool() const { return request != nullptr; }
@@ -78,13 +78,13 @@ void op_init(void* /*userdata*/, fuse_conn_info* connection) {
     connection->max_background = kMaxBackground;
     connection->congestion_threshold = kCongestionThreshold;
     want(FUSE_CAP_ASYNC_READ | FUSE_CAP_ATOMIC_O_TRUNC);
-    // Every page of a listing comes with its attributes (one list request tells both), so that no name needs a lookup
+    // Every page of a listing comes with its attributes (one list request brings both), so that no name needs a lookup
     // of its own; READDIRPLUS_AUTO would ask for them in the first page only.
     want(FUSE_CAP_READDIRPLUS);
     // A node is one version of an object: its pages are dropped when open says so and not when mtime moves, which it
     // does for a writer's own file.
     want(FUSE_CAP_EXPLICIT_INVAL_DATA);
-    // Success told before the data has left the kernel's cache is a lie; splice costs more than it saves. With
+    // Success reported before the data has left the kernel's cache is a lie; splice costs more than it saves. With
     // ASYNC_DIO the kernel sends all requests of one direct write at once, and several threads take them in any order:
     // what is appended would change places.
     connection->want &= ~static_cast<unsigned>(FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_READDIRPLUS_AUTO |
@@ -172,7 +172,7 @@ void op_listxattr(fuse_req_t req, fuse_ino_t node, std::size_t size) {
     });
 }
 
-// Not ENOSYS: the kernel would take it for the whole filesystem's answer and ask for no attribute any more.
+// Not ENOSYS: the kernel would treat that as the reply of the whole filesystem and ask for no attribute any more.
 void op_setxattr(fuse_req_t req, fuse_ino_t /*node*/, const char* /*name*/, const char* /*value*/, std::size_t /*size*/,
                  int /*flags*/) {
     fuse_reply_err(req, EOPNOTSUPP);
@@ -304,7 +304,7 @@ void op_write_buf(fuse_req_t req, fuse_ino_t /*node*/, fuse_bufvec* received, of
         });
 }
 
-// A killed writer's FLUSH arrives together with its INTERRUPT, and RELEASE follows the answer: the filesystem has to
+// A killed writer's FLUSH arrives together with its INTERRUPT, and RELEASE follows the reply: the filesystem has to
 // know first that the writer was killed, or it would publish what RELEASE leaves, or others sync.
 void op_flush(fuse_req_t req, fuse_ino_t /*node*/, fuse_file_info* info) {
     if (Begun begun = begin(req, Interrupts::kHeldBack)) {
@@ -328,7 +328,7 @@ void op_fsync(fuse_req_t req, fuse_ino_t /*node*/, int /*data_only*/, fuse_file_
     }
 }
 
-// No process waits for the answer to RELEASE, but until it comes it takes one of the background slots.
+// No process waits for the reply to RELEASE, but until it comes it takes one of the background slots.
 void op_release(fuse_req_t req, fuse_ino_t /*node*/, fuse_file_info* info) {
     fs::FileOperations& fs = *serving(req).fs;
     const fs::HandleId handle = info->fh;

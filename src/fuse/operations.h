@@ -24,8 +24,8 @@ namespace ckptfs {
 class Serving {
 public:
     virtual ~Serving() = default;
-    // Hands over the data of the write that this thread is handling, with the buffer that it lies in where the worker
-    // has another one to go on with; else once there is one, unless `wanted` says no by then.
+    // Hands over the data of the write that this thread is handling: with the buffer that it lies in, if the worker
+    // gets another one to go on with; else once there is a buffer, unless `wanted` returns false by then.
     virtual void hand_over(ByteSpan data, std::function<bool()> wanted,
                            std::function<void(Result<WriteData>)> deliver) = 0;
 
@@ -35,7 +35,7 @@ public:
     InterruptWatch interrupts;
 };
 
-// What is left null libfuse answers with ENOSYS, which the kernel never shows to a program in these cases: it stops
+// libfuse replies ENOSYS for what is left null, which the kernel never shows to a program in these cases: it stops
 // asking and does without. access: allowed (default_permissions checks modes); fallocate, O_TMPFILE: EOPNOTSUPP;
 // copy_file_range, lseek(SEEK_DATA): the kernel's own; poll: always ready; locks: the kernel's local ones.
 const fuse_lowlevel_ops& fuse_operations();

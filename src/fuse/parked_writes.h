@@ -3,12 +3,12 @@
 //
 // A worker that gave its buffer away with a write could not listen before it had another, and while the store hangs
 // there is none: neither a stat nor the interrupt of a killed writer would be read any more. So a worker keeps its
-// buffer then, and what it received is copied to the disk. The kernel bounds how much: each thread that writes has one
-// request of a buffer's size under way.
+// buffer then, and the data that it received is copied to the disk. The kernel bounds how much: each thread that writes
+// has one request of a buffer's size under way.
 //
-// Writes are handed over in the order in which they came. Data that the disk does not return intact is EIO.
+// Parked writes get buffers in the order in which they came. Data that the disk does not return intact is EIO.
 //
-// Ownership: shared; what waits for a buffer or the disk keeps it. Pool and executor outlive it.
+// Ownership: shared; writes that wait for a buffer or the disk keep it alive. Pool and executor outlive it.
 // Threads: all functions may be called from any thread. park() waits for the disk.
 #pragma once
 
@@ -33,8 +33,8 @@ public:
     // `disk`: an executor for tasks that wait.
     ParkedWrites(BufferPool& pool, Executor& disk, const std::string& directory);
 
-    // Copies `data`, and calls back on any thread when it lies in a buffer again; without it once `wanted` says no.
-    // After a failure, which is that of the disk, nothing was parked.
+    // Copies `data`, and calls `deliver` on any thread when it lies in a buffer again; not if `wanted` returns false by
+    // then. A failure is that of the disk: nothing was parked.
     Status park(ByteSpan data, std::function<bool()> wanted, Deliver deliver);
     // What is still parked is dropped.
     void stop() { stopped_ = true; }

@@ -29,7 +29,7 @@ void InterruptWatch::check() {
         const MutexLock lock(mutex_);
         requests.swap(requests_);
     }
-    // The last owner drops it here when the filesystem has released it without an answer.
+    // The last owner drops it here when the filesystem has released it without a reply.
     std::erase_if(requests, [](const std::shared_ptr<PendingRequest>& request) {
         return request.use_count() == 1 || request->give_up_if_dying();
     });
@@ -38,7 +38,7 @@ void InterruptWatch::check() {
 }
 
 void InterruptWatch::clear() {
-    // Dropped after the lock.
+    // Destroyed after the lock is released.
     std::vector<std::shared_ptr<PendingRequest>> requests;
     const MutexLock lock(mutex_);
     requests.swap(requests_);
@@ -85,8 +85,8 @@ void PendingRequest::on_interrupt(fuse_req* /*request*/, void* self) {
         pending->interrupted_while_arming_ = true;
         return;
     }
-    // Alive: the answer disarms first, which waits for this function. libfuse holds the request's lock meanwhile, so
-    // that disarming from here would wait for itself.
+    // The request is alive: a reply disarms first, which waits for this function. libfuse holds the request's lock
+    // meanwhile, so that disarming from here would wait for itself.
     std::shared_ptr<PendingRequest> keep = pending->weak_from_this().lock();
     if (keep == nullptr || keep->answered()) {
         return;
@@ -156,7 +156,7 @@ bool PendingRequest::attributes(const fs::Attributes& attributes) {
 
 bool PendingRequest::opened(const fs::OpenedFile& file, fuse_file_info info) {
     if (file.backing != 0) {
-        // The number takes the place of the padding; libfuse 3.14 has no words for it.
+        // The number takes the place of the padding; libfuse 3.14 has no field for it.
         fuse_open_out out{};
         out.fh = file.handle;
         out.open_flags = kPassthrough | (info.noflush != 0 ? FOPEN_NOFLUSH : 0);

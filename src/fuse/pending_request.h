@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// A request of the kernel that waits for its answer.
+// A request of the kernel that waits for its reply.
 //
-// It is answered exactly once, by the first of the two: the filesystem's reply, or the kernel's INTERRUPT when the
-// caller is dying. INTERRUPT comes for every signal that the caller handles; answering EINTR then makes close() raise
-// in programs that only have a timer running, so it is honoured only when ProcessInspector::is_dying() says so.
-// The kernel interrupts a request once: one that was interrupted by a harmless signal is looked at again from time to
+// A request is answered exactly once, by the first of the two: the filesystem's reply, or the kernel's INTERRUPT when
+// the caller is dying. INTERRUPT comes for every signal that the caller handles; answering EINTR then makes close()
+// raise in programs that only have a timer running, so it is honoured only when ProcessInspector::is_dying() says so.
+// The kernel interrupts a request once: one that was interrupted by a harmless signal is checked again from time to
 // time (InterruptWatch), so that a kill after it still lets the caller go.
 //
-// Every answering function returns false when the answer did not reach the kernel: it was answered before, or the
-// kernel has dropped the request. What a successful answer would have handed over (a lookup, a handle) must then be
-// given back by the caller.
+// Every replying function returns false if the reply did not reach the kernel: it was answered before, or the kernel
+// has dropped the request. What a successful reply would have handed over (a lookup, a handle) must then be given back
+// by the caller.
 //
-// Ownership: shared by the filesystem's reply. A request that is dropped unanswered answers EIO.
+// Ownership: shared by the filesystem's Reply. A request that is dropped unanswered replies EIO.
 // Threads: all functions may be called from any thread. Nothing of ours is locked while replying.
 #pragma once
 
@@ -41,11 +41,13 @@ namespace ckptfs {
 
 class PendingRequest;
 
-// Requests that were interrupted while their caller was not dying, and closes. Threads: any.
+// Requests that were interrupted while their caller was not dying, and closes, whose caller may die without an
+// INTERRUPT. Threads: any.
 class InterruptWatch {
 public:
     void add(std::shared_ptr<PendingRequest> request);
-    // Answers those whose caller is dying now and forgets those that were answered. To be called every now and then.
+    // Ends the requests whose caller is dying now, and forgets those that were answered. To be called every now and
+    // then.
     void check();
     // Forgets all of them; those that have no other owner are answered by that.
     void clear();
@@ -57,12 +59,12 @@ private:
     std::vector<std::shared_ptr<PendingRequest>> requests_ GUARDED_BY(mutex_);
 };
 
-// Whether a request may be given up at all before it has been handed over.
+// Whether an INTERRUPT is honoured from the start, or only after honour_interrupts().
 enum class Interrupts : std::uint8_t { kHonoured, kHeldBack };
 
 class PendingRequest : public std::enable_shared_from_this<PendingRequest> {
 public:
-    // Empty when the request was interrupted before it began; it has been answered then.
+    // Null if the request was interrupted before it began; it has been answered then.
     static std::shared_ptr<PendingRequest> begin(fuse_req* request, const ProcessInspector& processes,
                                                  InterruptWatch& watch, Interrupts interrupts = Interrupts::kHonoured);
     ~PendingRequest();
@@ -79,15 +81,15 @@ public:
     bool written(std::size_t size);
     bool data(const Payload& payload);
     bool bytes(std::span<const char> bytes);
-    // One extended attribute, or all their names; `size`: the room that the caller has, 0 to hear how much it needs.
+    // One extended attribute, or all their names; `size`: the room that the caller has, 0 to ask how much it needs.
     bool extended(const std::string& value, std::size_t size);
     bool statistics(const struct statvfs& statistics);
 
-    // For a request that was begun with its interrupts held back; one that has come is honoured at once.
+    // For a request that was begun with its interrupts held back; an INTERRUPT that has come is honoured at once.
     void honour_interrupts();
     [[nodiscard]] bool was_interrupted() const { return interrupted_.load(std::memory_order_acquire); }
-    // Answers EINTR if interrupts are honoured and the caller is dying, or was killed without one; true if the request
-    // has been answered, by this or before.
+    // Answers EINTR if interrupts are honoured and the caller is dying, or was killed without an INTERRUPT; true if the
+    // request has been answered, by this call or before.
     bool give_up_if_dying();
     [[nodiscard]] bool answered() const { return answered_.load(std::memory_order_acquire); }
 

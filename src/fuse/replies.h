@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The filesystem's values in libfuse's words. Pure.
+// Makes libfuse's values of the filesystem's. Pure.
 #pragma once
 
 #include <fuse_lowlevel.h>

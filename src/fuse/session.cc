@@ -44,7 +44,7 @@ constexpr Milliseconds kInterruptWatchPeriod{200};
 constexpr std::size_t kRequestOffset = BufferPool::kHeaderSize - sizeof(fuse_in_header) - sizeof(fuse_write_in);
 constexpr std::size_t kMaxRequestSize = BufferPool::kBufferSize - kRequestOffset;
 
-// The pool's way of handing a buffer to a worker that may have left by then.
+// Hands a buffer of the pool to a worker that may have left by then.
 class BufferWait {
 public:
     void deliver(Buffer buffer) {
@@ -76,15 +76,15 @@ struct SessionDeleter {
     void operator()(fuse_session* session) const { fuse_session_destroy(session); }
 };
 
-// The buffer of the request that the calling worker is handling. libfuse's operations are told the session, but not the
-// worker.
+// The buffer of the request that the calling worker is handling. libfuse passes the session to its operations, but not
+// the worker.
 thread_local Buffer* current_buffer = nullptr;
 
 class FuseSession final : public Session, private Serving, private KernelNotifier::Sink {
 public:
     ~FuseSession() override {
         stop();
-        // Their answers need libfuse's session, which goes before the members of the base class.
+        // Replies to these requests need libfuse's session, which is destroyed before the members of the base class.
         interrupts.clear();
     }
 
@@ -133,7 +133,7 @@ private:
     Condition changed_;
     int running_ GUARDED_BY(mutex_) = 0;
     std::atomic<bool> stopping_{false};
-    // One a worker; made before the first of them starts.
+    // One per worker; made before the first of them starts.
     std::deque<BusySince> busy_;
     // Only used by the thread that serves and stops.
     std::vector<std::thread> threads_;
@@ -156,7 +156,7 @@ Status FuseSession::open(FileDescriptor connection) {
 }
 
 ssize_t FuseSession::read_request(int fd, void* buffer, std::size_t size, void* userdata) {
-    // libfuse reckons with 256 pages, which are larger than ours on some machines; max_write bounds what comes.
+    // libfuse assumes 256 pages, which are larger than ours on some machines; max_write bounds what comes.
     const ssize_t received = ::read(fd, buffer, std::min(size, kMaxRequestSize));
     if (received > 0) {
         of(userdata).negotiation_.on_request(
@@ -320,7 +320,7 @@ void FuseSession::watch_interrupts() {
 void FuseSession::hand_over(ByteSpan data, std::function<bool()> wanted,
                             std::function<void(Result<WriteData>)> deliver) {
     std::optional<Buffer> next = pool_->try_take(MemoryUse::kReceive);
-    // Waiting a little for one instead saves nothing: those that are parked have it first.
+    // Waiting a little for one instead saves nothing: parked writes get it first.
     if (!next && parked_->park(data, std::move(wanted), deliver)) {
         return;
     }

@@ -2,13 +2,13 @@
 // The threads that read the kernel's requests and hand them to the FileOperations.
 //
 // Workers never wait for the store: a request that must wait is a PendingRequest, and a write keeps the buffer that it
-// was received into while its worker takes another one from the pool (MemoryUse::kReceive). Where there is none the
-// worker keeps its own, and the write's data waits on the disk (ParkedWrites): the next request is always read. Only
-// where the disk takes no more does a worker wait for a buffer.
+// was received into while its worker takes another one from the pool (MemoryUse::kReceive). If there is none, the
+// worker keeps its own, and the write's data waits on the disk (ParkedWrites): the next request is always read. Only if
+// the disk takes no more does a worker wait for a buffer.
 //
 // Ownership: FileOperations, pool, inspector and clock outlive the serving: destroy the file system between stop() and
-// the session, because answers that come late still need the session. Threads: serve(), stop() and the destructor on
-// one thread; the rest from any.
+// the session, because late replies still need the session. Threads: serve(), stop() and the destructor on one thread;
+// the rest from any.
 #pragma once
 
 #include <functional>
@@ -35,7 +35,7 @@ struct SessionEnvironment {
     // For tasks that wait for the disk.
     Executor& disk;
     std::string staging_dir;
-    // Files of the file system may be read past this process (fs/passthrough.h).
+    // The kernel may read files of the file system itself, past this process (fs/passthrough.h).
     bool passes_through = false;
 };
 
@@ -53,9 +53,10 @@ public:
     static Result<std::unique_ptr<Session>> create(FileDescriptor connection);
     virtual ~Session() = default;
 
-    // May be given to the file system before serving begins; what it is told waits until then.
+    // May be given to the file system before serving begins; notices wait until then.
     [[nodiscard]] virtual fs::KernelCache& kernel_cache() = 0;
-    // The same; nothing is passed through before the kernel has agreed to that.
+    // Like kernel_cache(), may be given to the file system before serving begins; nothing is passed through before the
+    // kernel has agreed to that.
     [[nodiscard]] virtual fs::Passthrough& passthrough() = 0;
     // Starts `workers` threads and returns. The events are called on them.
     virtual void serve(SessionEnvironment environment, int workers, Events events) = 0;
@@ -64,7 +65,7 @@ public:
     virtual void stop() = 0;
     // How long the worker that has been busy longest has had its request; a worker that waits for a buffer is not busy.
     [[nodiscard]] virtual Milliseconds longest_request() const = 0;
-    // After `ready`: files opened with direct_io can be mapped shared as well.
+    // True if files opened with direct_io can be mapped shared as well; known after `ready`.
     [[nodiscard]] virtual bool direct_io_allows_mmap() const = 0;
 };
 

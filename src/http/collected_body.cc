@@ -61,7 +61,7 @@ std::optional<Error> CollectedBody::unusable(const std::string& authority, int s
         return error;
     }
     if (end_ == End::kNoRoom) {
-        // That of the others passes.
+        // The others give up their room in time.
         error.errno_value = ENOBUFS;
         error.retryable = true;
         error.message = format("{}: too many large responses at once", authority);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bodies of answers that are collected: lists, errors, and what else is read as a whole.
+// Bodies of replies that are collected: lists, errors, and what else is read as a whole.
 //
-// They are outside the budget for file data. So each has a bound, and so have all of a transport together, whatever a
-// store answers to as many requests as there may be: 64 MiB, where lists of 1,000 names usually take 0.3 MiB each.
+// They are outside the budget for file data. So each has a limit, and so have all of a transport together, whatever a
+// store replies to as many requests as there may be: 64 MiB, where lists of 1,000 names usually take 0.3 MiB each.
 //
-// Headers do not count among them; 192 connections may have 48 MiB.
+// Headers do not count in this limit; 192 connections may have 48 MiB of them.
 //
-// Ownership: a CollectedBody belongs to one transfer, and counts until that is gone: until its answer has been read.
-// Threads: CollectedBodies may be used by any; a CollectedBody by the thread of its transfer.
+// Ownership: a CollectedBody belongs to one transfer, and counts until that is destroyed, after its reply has been
+// read.
+// Threads: CollectedBodies may be used from any thread; a CollectedBody only on the thread of its transfer.
 #pragma once
 
 #include <atomic>
@@ -26,7 +27,7 @@ class CollectedBodies {
 public:
     explicit CollectedBodies(std::size_t most) : most_(most) {}
 
-    // False, and nothing is taken, where there is no room.
+    // Counts `bytes`; false, and nothing is counted, if there is no room.
     [[nodiscard]] bool take(std::size_t bytes);
     void give_back(std::size_t bytes) { taken_ -= bytes; }
 
@@ -37,7 +38,7 @@ private:
 
 class CollectedBody {
 public:
-    // The status and the first words of an error tell all that is looked at. What comes behind is left away.
+    // Only the status and the first words of an error are looked at. The rest is dropped.
     static constexpr std::size_t kMostOfAnError = std::size_t{64} << 10;
 
     CollectedBody() = default;
@@ -49,14 +50,14 @@ public:
     static constexpr std::size_t kMostOfAHead = std::size_t{256} << 10;
 
     void begin(CollectedBodies& all) { all_ = &all; }
-    // Of headers, of which there may be several lots. False where the transfer is to end.
+    // Counts `bytes` of headers; interim responses have some, too. False if the transfer must end.
     [[nodiscard]] bool take_head(std::size_t bytes);
-    // Appends to the body of `response`, of which `most` may be collected where it is a success. False where the
-    // transfer is to end.
+    // Appends to the body of `response`, of which `most` bytes may be collected if it is a success. False if the
+    // transfer must end.
     [[nodiscard]] bool take(HttpResponse& response, ByteSpan bytes, std::size_t most);
-    // The rest of an error was left away.
+    // The rest of an error was dropped.
     [[nodiscard]] bool was_cut() const { return end_ == End::kCut; }
-    // Why it is of no use.
+    // Why the body cannot be used; empty if it can.
     [[nodiscard]] std::optional<Error> unusable(const std::string& authority, int status) const;
 
 private:
@@ -66,7 +67,7 @@ private:
     std::size_t taken_ = 0;
     std::size_t head_ = 0;
     End end_ = End::kNone;
-    // That was exceeded.
+    // The limit that was exceeded.
     std::size_t limit_ = 0;
 };
 

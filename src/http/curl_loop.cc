@@ -277,7 +277,7 @@ void CurlLoop::act_on_timeout() {
     }
 }
 
-// Behind an address that gave no answer, libcurl 7.88 takes the next one only when it looks at the transfer again: as
+// After an address that did not respond, libcurl 7.88 tries the next one only when it looks at the transfer again: when
 // the time for connecting ends. It looks at once at a transfer that goes on after a pause.
 void CurlLoop::try_next_addresses() {
     for (const HttpTransport::Id id : std::exchange(connecting_anew_, {})) {
@@ -353,7 +353,7 @@ void CurlLoop::end_stalled() {
     end_crawling(now);
 }
 
-// All are seen before one is judged: a link that has become slow for all shows so.
+// All transfers are recorded before one is judged, so that a link that has become slow for all is recognised.
 void CurlLoop::end_crawling(SteadyTime now) {
     struct Crawling {
         HttpTransport::Id id;
@@ -405,11 +405,11 @@ std::unique_ptr<Transfer> CurlLoop::detach(HttpTransport::Id id) {
 
 template <class End>
 void CurlLoop::conclude(std::unique_ptr<Transfer> transfer, End end) {
-    // Before the callback: a caller that waits for the answer may look at the count next.
+    // Before the callback: a caller that waits for the reply may read the count next.
     in_flight_.fetch_sub(1, std::memory_order_relaxed);
     end(*transfer);
     CurlEasy easy = transfer->release_handle();
-    // One that failed may have kept its buffers, whose sizes can then not be set again.
+    // A handle whose transfer failed may have kept its buffers, whose sizes can then not be set again.
     if (easy && transfer->succeeded() && idle_handles_.size() < std::size_t(max_connections_)) {
         idle_handles_.push_back(std::move(easy));
     }

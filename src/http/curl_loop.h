@@ -104,7 +104,7 @@ private:
     std::deque<std::unique_ptr<Transfer>> waiting_;
     std::unordered_map<HttpTransport::Id, std::unique_ptr<Transfer>> active_;
     std::vector<CurlEasy> idle_handles_;
-    // Lost a socket before their request was sent.
+    // Transfers that lost a socket before their request was sent.
     std::vector<HttpTransport::Id> connecting_anew_;
     SteadyTime curl_due_ = SteadyTime::max();
     SteadyTime progress_due_ = SteadyTime::max();
@@ -114,7 +114,7 @@ private:
 
     Mutex mutex_;
     Inbox inbox_ GUARDED_BY(mutex_);
-    // Nothing is accepted any more.
+    // No transfer is accepted any more.
     bool closed_ GUARDED_BY(mutex_) = false;
 
     std::thread thread_;

@@ -30,7 +30,7 @@ public:
           light_places_(static_cast<std::uint64_t>(light_places)) {}
 
     ~CurlTransport() override {
-        // All threads end before any loop goes: a callback may send through another loop.
+        // All threads end before any loop is destroyed: a callback may send through another loop.
         for (auto& loop : loops_) {
             loop->stop();
         }
@@ -38,7 +38,7 @@ public:
 
     Id send(HttpRequest request, Done done) override {
         const std::size_t index = request.is_light ? loop_for_light() : least_busy();
-        // The loop is told by the id's residue.
+        // The id's residue tells the loop.
         const Id id = next_.fetch_add(1, std::memory_order_relaxed) * loops_.size() + index;
         loops_[index]->enqueue(std::make_unique<Transfer>(id, std::move(request), std::move(done)));
         return id;

@@ -14,11 +14,11 @@ namespace ckptfs {
 
 struct CurlTransportOptions {
     int threads = 2;
-    // Of all threads together; requests beyond it wait in the order they came, and their stall clock stands still.
-    // Callers bound the number of requests, so the queue is bounded by them.
+    // Connections of all threads together; further requests wait in the order they came, and their stall timeout does
+    // not run. Callers bound the number of requests, so the queue is bounded by them.
     int max_connections = 64;
-    // Of them, those of light requests, on a thread besides; 0: there is no such lane. Light requests beyond it go with
-    // the others.
+    // How many of them are reserved for light requests, on an additional thread; 0: none. Light requests beyond this
+    // number go with the others.
     int light_connections = 0;
     // PEM file of trusted authorities; empty for the system's.
     std::string ca_bundle;
@@ -26,9 +26,9 @@ struct CurlTransportOptions {
     // processor's caches; bench/s3_client measures it.
     std::size_t send_buffer = std::size_t{256} << 10;
     std::size_t receive_buffer = std::size_t{256} << 10;
-    // Of bodies, all together: collected_body.h.
+    // Most bytes of collected bodies, all together (collected_body.h).
     std::size_t max_collected = std::size_t{64} << 20;
-    // What a body moved in this time is compared with others: shorter, and pauses count as crawling.
+    // The time over which a body's rate is compared with others: if it were shorter, pauses would count as crawling.
     Milliseconds crawl_window{4'000};
 };
 

@@ -49,7 +49,7 @@ std::vector<std::string> KnownAddresses::instead_of_lookup(std::string_view auth
         return {};
     }
     if (now >= *host->second.look_up_at) {
-        // The others wait for the result of this one's.
+        // Others use the known addresses until this lookup has a result.
         host->second.look_up_at = now + kLongestLookup;
         return {};
     }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a transfer crawls while others of the same direction move: its connection is then worth less than a new one.
+// Judges whether a transfer crawls while others of the same direction move: its connection is then worth less than a
+// new one.
 //
-// A rate is far too low only beside that of others. What others moved in the same time decides where there is any, so a
-// link that is slow for all is never blamed on one connection, from the start or from some moment on. Where a transfer
-// was alone, what the mount saw in the minute before may decide, and each time the older half of that is forgotten:
-// a link that has become slow for a single reader costs a few new connections, then none.
+// A rate is far too low only compared with that of others. What others moved in the same time decides, if there are
+// any, so a link that is slow for all is never blamed on one connection, from the start or from some moment on. If a
+// transfer was alone, what the mount saw in the minute before may decide, and each time the older half of that is
+// forgotten: a link that has become slow for a single reader costs a few new connections, then none.
 //
 // A value without I/O; the owner guards it. Time is passed in.
 #pragma once
@@ -30,13 +31,13 @@ struct RateWindow {
 
 class RateJudge {
 public:
-    // The time of less is that of its round trip.
+    // In bytes: a smaller transfer takes the time of its round trip.
     static constexpr std::int64_t kSmallestSample = std::int64_t{64} << 10;
 
-    // Of a transfer that goes on, or a whole one.
+    // Records a window of a transfer that goes on, or a whole transfer.
     void saw(const RateWindow& window);
-    // The rate of the others, if this one crawls beside it. Take `by_the_past` only for transfers that lose nothing
-    // when they are started again.
+    // The rate of the others, if that of `window` is far below it. Take `by_the_past` only for transfers that lose
+    // nothing when they are started again.
     [[nodiscard]] std::optional<double> crawls_beside(const RateWindow& window, bool by_the_past);
 
 private:
@@ -45,7 +46,8 @@ private:
         SteadyTime end{};
         double rate = 0;
     };
-    // The median of those that ended since then, at least `fewest` of them.
+    // The median rate of the samples that ended after `since`, except those of transfer `but`; empty if there are none,
+    // or fewer than `fewest`.
     [[nodiscard]] std::optional<double> usual_rate(std::uint64_t but, SteadyTime since, std::size_t fewest) const;
 
     std::deque<Sample> samples_;

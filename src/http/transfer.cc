@@ -21,12 +21,12 @@ namespace {
 constexpr long kMaxIdleSeconds = 5;
 constexpr long kKeepAliveIdleSeconds = 30;
 constexpr long kKeepAliveIntervalSeconds = 10;
-// Every new connection asks again: the answer to a lookup is cached as one order of addresses, which would put all
+// Every new connection looks the host up: libcurl caches the addresses of a lookup in one order, which would put all
 // connections on one server.
 constexpr long kDnsCacheSeconds = 0;
-// Where known addresses take the place of a lookup: those of this transfer, each with its own.
+// If known addresses take the place of a lookup, only those of this transfer are used: each has its own.
 constexpr long kKnownAddressesSeconds = 1;
-// Less is in the kernel's buffers at once.
+// The smallest body whose rate is measured: less is in the kernel's buffers at once.
 constexpr std::int64_t kSmallestBody = std::int64_t{1} << 20;
 
 template <class Value>
@@ -116,7 +116,7 @@ Status Transfer::set_connection_options(const CurlTransportOptions& options) {
         .set(CURLOPT_MAXAGE_CONN, kMaxIdleSeconds)
         .set(CURLOPT_DNS_CACHE_TIMEOUT, kDnsCacheSeconds)
         .set(CURLOPT_DNS_SHUFFLE_ADDRESSES, 1L)
-        // Else the end of a transfer waits for its lookup, and the whole loop with it.
+        // Otherwise the end of a transfer waits for its lookup, and the whole loop with it.
         .set(CURLOPT_QUICK_EXIT, 1L)
         .set(CURLOPT_UPLOAD_BUFFERSIZE, static_cast<long>(options.send_buffer))
         .set(CURLOPT_BUFFERSIZE, static_cast<long>(options.receive_buffer))
@@ -182,7 +182,7 @@ Status Transfer::connect_to(const std::vector<std::string>& addresses) {
     }
     const bool has_port = authority_.rfind(':') != std::string::npos;
     const char* const port = request_.url.starts_with("https:") ? ":443" : ":80";
-    // With a plus they are cached as what a lookup brought is, and not for good.
+    // With a plus they are cached like the result of a lookup, and not for good.
     std::string line = '+' + authority_ + (has_port ? "" : port);
     char separator = ':';
     for (const std::string& address : addresses) {
@@ -242,7 +242,7 @@ bool Transfer::check_progress(SteadyTime now) {
     return true;
 }
 
-// Blanks are progress while a store works at a Complete, and may go on when nothing works any more.
+// Blanks are progress while a store works on a Complete, and may go on when nothing works any more.
 bool Transfer::is_overdue(SteadyTime now, std::int64_t moved) {
     if (head_complete_ && is_success() && request_.on_body) {
         return false;
@@ -260,7 +260,7 @@ Milliseconds Transfer::progress_interval() const {
     return std::max(Milliseconds(1), std::min(request_.stall_timeout, answer) / 4);
 }
 
-// Other answers may come in dribs by design: blanks while a store works at a Complete or a copy.
+// Other replies may trickle by design: blanks while a store works on a Complete or a copy.
 bool Transfer::moves_body() const {
     if (request_.method == "GET") {
         return head_complete_ && is_success();
@@ -270,7 +270,7 @@ bool Transfer::moves_body() const {
         return false;
     }
     const std::int64_t moved = moved_bytes();
-    // Before it the connection is made, after it the store works.
+    // Before the first byte the connection is made, after the last one the store works.
     return moved > 0 && moved < size;
 }
 
@@ -386,8 +386,8 @@ void Transfer::fail_canceled() {
     fail(std::move(error));
 }
 
-// Where a kept connection ends without an answer libcurl sends the request once more by itself. What it changes would
-// be changed twice, and its sender would take the second answer for the only one.
+// If a reused connection closes without a reply, libcurl sends the request once more by itself. What it changes would
+// be changed twice, and its sender would treat the second reply as the only one.
 int Transfer::on_begin(void* self, char* /*remote*/, char* /*local*/, int /*remote_port*/, int /*local_port*/) {
     auto* transfer = static_cast<Transfer*>(self);
     const HttpRequest& request = transfer->request_;

@@ -25,7 +25,7 @@
 
 namespace ckptfs {
 
-// Moved bytes of all transfers of a loop, those under way included.
+// Counts of all transfers of a loop, those under way included.
 struct TransferCounters {
     std::atomic<std::uint64_t> bytes_sent{0};
     std::atomic<std::uint64_t> bytes_received{0};
@@ -45,7 +45,8 @@ public:
     // Takes a handle and sets every option on it; an option that libcurl refuses is an Error.
     Status start(CurlEasy easy, const CurlTransportOptions& options, TransferCounters& counters,
                  CollectedBodies& bodies, SteadyTime now);
-    // A new connection goes to one of these; empty: its host is looked up. After start().
+    // Makes a new connection go to one of `addresses`; if that is empty, the host is looked up. To be called after
+    // start().
     Status connect_to(const std::vector<std::string>& addresses);
     // Gives the handle back for the next transfer.
     CurlEasy release_handle();
@@ -54,15 +55,15 @@ public:
     // transfer.
     void socket_used(curl_socket_t socket) { socket_ = socket; }
     void socket_removed(curl_socket_t socket) { socket_ = socket == socket_ ? CURL_SOCKET_BAD : socket_; }
-    // False once no byte has moved for the request's stall timeout, or its answer has taken longer than it may.
+    // False once no byte has moved for the request's stall timeout, or its reply has taken longer than it may.
     bool check_progress(SteadyTime now);
     // How long until check_progress() is worth another call: a quarter of the shorter timeout.
     [[nodiscard]] Milliseconds progress_interval() const;
-    // Its rate is one of sending.
+    // True if its rate is one of sending.
     [[nodiscard]] bool sends_body() const { return !request_.body.empty(); }
     // What the body moved since the last window, or since it was first seen to move, if that is `least` ago.
     [[nodiscard]] std::optional<RateWindow> rate_window(SteadyTime now, Milliseconds least);
-    // The same for one that has ended: since the last window or its start.
+    // The same for a transfer that has ended: since the last window, or since its start.
     [[nodiscard]] RateWindow last_window(SteadyTime now) const;
     [[nodiscard]] bool ends_when_crawling() const { return request_.ends_when_crawling; }
     // The receiver has all that arrived: nothing is lost when the rest is requested again.
@@ -74,18 +75,18 @@ public:
     void fail_stalled();
     void fail_crawling(double rate, double usual);
     void fail_canceled();
-    // What its end says of the addresses of its host. Before complete().
+    // Passes to `known` what the transfer's end says about the addresses of its host. To be called before complete().
     void tell_addresses(CURLcode code, KnownAddresses& known, SteadyTime now) const;
-    // It has a connection, and may have been sent.
+    // True if the transfer has a connection, and its request may have been sent.
     [[nodiscard]] bool request_started() const;
-    // Has had a whole answer, whatever its status.
+    // True if a whole reply has come, whatever its status.
     [[nodiscard]] bool succeeded() const { return succeeded_; }
 
 private:
     static std::size_t on_header(char* data, std::size_t size, std::size_t count, void* self);
     static std::size_t on_write(char* data, std::size_t size, std::size_t count, void* self);
     static std::size_t on_read(char* target, std::size_t size, std::size_t count, void* self);
-    // Before each time that the request is sent.
+    // Called by libcurl before each time that it sends the request.
     static int on_begin(void* self, char* remote, char* local, int remote_port, int local_port);
     static int on_seek(void* self, curl_off_t offset, int origin);
 
@@ -97,7 +98,7 @@ private:
     std::size_t fill(MutableByteSpan target);
     void rewind_to(std::uint64_t offset);
     [[nodiscard]] bool is_success() const { return response_.status >= 200 && response_.status < 300; }
-    // A body is on its way that is large enough to tell a rate.
+    // True if a body is moving that is large enough to measure its rate.
     [[nodiscard]] bool moves_body() const;
     [[nodiscard]] std::int64_t moved_bytes() const;
     [[nodiscard]] bool is_overdue(SteadyTime now, std::int64_t moved);
@@ -109,7 +110,7 @@ private:
 
     CurlEasy easy_;
     CurlHeaders headers_;
-    // Instead of a lookup.
+    // Addresses that take the place of a lookup.
     CurlHeaders addresses_;
     std::array<char, CURL_ERROR_SIZE> detail_{};
     TransferCounters* counters_ = nullptr;
@@ -119,7 +120,7 @@ private:
     bool head_complete_ = false;
     bool refused_by_receiver_ = false;
     int times_sent_ = 0;
-    // libcurl was about to send it again: the connection ended without an answer.
+    // libcurl was about to send the request again, because the connection closed without a reply.
     bool was_repeated_ = false;
     bool succeeded_ = false;
 
@@ -131,10 +132,10 @@ private:
     std::int64_t last_moved_ = 0;
     SteadyTime last_progress_{};
     SteadyTime started_{};
-    // Empty until the request has been sent.
+    // When the reply is overdue; empty until the request has been sent.
     std::optional<SteadyTime> answer_due_;
     bool was_overdue_ = false;
-    // Empty until a body is seen to move.
+    // Begin of the current rate window; empty until a body is seen to move.
     std::optional<RateWindow> window_begun_;
 };
 

@@ -29,14 +29,14 @@ Meaning connect_meaning(long os_errno) {
     }
 }
 
-// Servers that are sent the other protocol answer in their own, hang up, or wait for the rest.
+// Servers that are sent the other protocol reply in their own, hang up, or wait for the rest.
 const char* other_protocol(const FailedTransfer& failed) {
     if (!failed.no_answer_begun) {
         return nullptr;
     }
     const auto says = [&](std::string_view words) { return failed.detail.find(words) != std::string_view::npos; };
     if (failed.over_tls) {
-        // Of OpenSSL before and since 3.2, and of GnuTLS.
+        // Messages of OpenSSL before and since 3.2, and of GnuTLS.
         const bool is_plain =
             says("wrong version number") || says("packet length too long") || says("unexpected TLS packet");
         if (failed.code == CURLE_SSL_CONNECT_ERROR && is_plain) {

@@ -14,15 +14,15 @@ struct FailedTransfer {
     CURLcode code = CURLE_OK;
     // errno of the last failed system call, or 0.
     long os_errno = 0;
-    // libcurl's own words; may be empty.
+    // libcurl's own message; may be empty.
     std::string_view detail;
     // host[:port] of the request.
     std::string_view authority;
     // Bytes of the request may have left this machine.
     bool request_started = false;
-    // By its URL.
+    // The URL begins with https:.
     bool over_tls = false;
-    // What the server sent was not HTTP, or nothing.
+    // No HTTP header and no TLS handshake was received: the server sent something else, or nothing.
     bool no_answer_begun = false;
 };
 

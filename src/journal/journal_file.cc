@@ -22,9 +22,9 @@
 namespace ckptfs {
 namespace {
 
-// So many bytes wait at most beside a rewrite: lines of some thousand uploads, while a directory does not answer.
+// Bytes that may wait beside a rewrite while a directory does not respond: lines of some thousand uploads.
 constexpr std::size_t kMostQueued = std::size_t{1} << 20;
-// Of the longest wait.
+// The destructor waits so many times the longest wait.
 constexpr int kWaitsAtTheEnd = 5;
 
 struct Replaced {
@@ -32,12 +32,12 @@ struct Replaced {
     FileDescriptor lock;
 };
 
-// What the thread does next, in this order: calls that come while it is in the directory are put together.
+// What the thread does next, in this order. Calls that come while it is in the directory are merged.
 struct Work {
-    // In place of what is in the file.
+    // `lines` replace what is in the file.
     bool is_rewrite = false;
     std::string lines;
-    // Those of the rewrite.
+    // Bytes of `lines` that are of the rewrite.
     std::size_t rewritten = 0;
     std::vector<Replaced> replaced;
     bool is_removal = false;
@@ -56,7 +56,7 @@ public:
     State(std::string path, FileDescriptor file, JournalKept kept)
         : path_(std::move(path)), is_flushed_(kept == JournalKept::kOnDisk), file_(std::move(file)) {}
 
-    // The thread.
+    // Runs on the thread.
     void run();
 
     void queue(const std::function<void(Work&)>& change);
@@ -66,9 +66,9 @@ public:
     [[nodiscard]] std::size_t size();
 
 private:
-    // Once the lines are written, or are not: what they replace, to be removed.
+    // After the lines were written, or were not: returns the files they replace that are to be removed.
     [[nodiscard]] std::vector<Replaced> take_replaced(Work& work, int problem) REQUIRES(mutex_);
-    // 0, or why not all of the lines are in the file: whole ones stay.
+    // 0, or an errno if not all lines are in the file; whole lines stay.
     [[nodiscard]] int write_lines(const Work& work);
     [[nodiscard]] int add(const std::string& lines);
     [[nodiscard]] int rewrite(const std::string& lines);
@@ -80,7 +80,7 @@ private:
 
     const std::string path_;
     const bool is_flushed_;
-    // Of the thread alone.
+    // Used by the thread alone.
     FileDescriptor file_;
     std::size_t written_ = 0;
 
@@ -94,7 +94,7 @@ private:
     bool is_stale_ GUARDED_BY(mutex_) = false;
     // A caller has waited in vain, and the file has not caught up since.
     bool is_behind_ GUARDED_BY(mutex_) = false;
-    // Still needed, because the file is stale.
+    // Files that are still needed, because this one is stale.
     std::vector<Replaced> replaced_ GUARDED_BY(mutex_);
     bool is_ending_ GUARDED_BY(mutex_) = false;
     bool has_ended_ GUARDED_BY(mutex_) = false;
@@ -117,7 +117,7 @@ void JournalFile::State::run() {
         for (const Replaced& each : replaced) {
             remove_journal(each.path);
         }
-        // What ends in this one is not to be open again in one of those.
+        // What has ended in this file must not be open again in one of those after a power cut.
         if (const Status kept = replaced.empty() ? Status() : keep_names(); !kept) {
             log_warning(kept.error().message);
         }
@@ -129,7 +129,7 @@ void JournalFile::State::run() {
         is_behind_ = is_behind_ && has_work();
         changed_.notify_all();
     }
-    // The lock goes before the end is told: the next mount may look at once.
+    // Releases the lock before it reports the end: the next mount may look at once.
     std::vector<Replaced> left = std::exchange(replaced_, {});
     lock.unlock();
     left.clear();
@@ -168,12 +168,12 @@ int JournalFile::State::add(const std::string& lines) {
     }
     const int problem = written < 0 ? errno : ENOSPC;
     written_ += written <= 0 ? 0 : lines.rfind('\n', static_cast<std::size_t>(written) - 1) + 1;
-    // Of a line that is there in part, the next would be the rest.
+    // The next line would continue a line that was written in part.
     static_cast<void>(ftruncate(file_.get(), static_cast<off_t>(written_)));
     return problem;
 }
 
-// Beside what is there, which stays as long as the disk has no room for it, or where this is killed in between.
+// Writes a new file beside the old one, which stays if the disk has no room or this process is killed meanwhile.
 int JournalFile::State::rewrite(const std::string& lines) {
     const std::string path = path_ + std::string(kNewJournalEnding);
     FileDescriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));

@@ -23,7 +23,7 @@ namespace {
 // No journal of ours is larger, however many uploads were open.
 constexpr std::uintmax_t kLargest = std::uintmax_t{64} << 20;
 
-// Also that of a version that did not name the server.
+// Also for the journal of a version that did not name the server.
 bool is_of_place(const std::string& name, const std::string& place) {
     return name.ends_with(kJournalEnding) &&
            (name.starts_with(place + '-') || name.starts_with(place.substr(0, place.find('.')) + '-'));
@@ -41,7 +41,7 @@ std::vector<std::string> journals_of(const std::string& directory, const std::st
     return paths;
 }
 
-// Its owner may have removed or replaced it before it let go.
+// The journal's owner may have removed or replaced it before it released the lock.
 bool is_still_named(const FileDescriptor& file, const std::string& path) {
     struct stat opened {};
     struct stat named {};
@@ -70,21 +70,22 @@ Result<std::string> content_of(const std::string& path) {
     return text;
 }
 
-// On a filesystem that has become read-only they are still read. Elsewhere open for writing: NFS locks no other.
+// For writing, as NFS gives an exclusive lock for no other descriptor; for reading on a filesystem that has become
+// read-only.
 FileDescriptor open_journal(const std::string& path) {
     FileDescriptor file(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
     return file || errno != EROFS ? std::move(file)
                                   : FileDescriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
 }
 
-// What others could have written is not believed; that they can see it does not matter.
+// What others could have written is not trusted; that they can see it does not matter.
 bool can_only_be_written_by_us(const std::string& directory) {
     struct stat status {};
     return lstat(directory.c_str(), &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == geteuid() &&
            (status.st_mode & 0022) == 0;
 }
 
-// What becomes of leftovers, until the last answer.
+// Progress of end_leftovers(), until the last reply.
 struct Ending {
     Ending(std::vector<Leftovers> all, MountJournal& successor) : leftovers(std::move(all)), journal(successor) {
         for (const Leftovers& file : leftovers) {
@@ -176,9 +177,9 @@ MountJournals open_journals(const std::optional<std::string>& directory, const s
             format("no journal; if this mount is killed, its uploads stay in the bucket: {}", own.error().message));
         journals.own = MountJournal::in_memory();
     }
-    // Also where there is no room for another file: they name failures that hold markers back.
+    // Also if this mount could not create a file: the journals name failures that hold markers back.
     if (directory && can_only_be_written_by_us(*directory)) {
-        // First: one that is killed in between is taken.
+        // Looked at first: a mount that is killed in between is then taken.
         journals.another_lives = is_another_in_use(*directory, place, journals.own->path());
         journals.leftovers = take_leftovers(*directory, place);
     }

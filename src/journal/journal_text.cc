@@ -16,7 +16,7 @@
 namespace ckptfs {
 namespace {
 
-// One word without spaces or line ends, whatever the store's IDs and others' keys hold.
+// One word without spaces or line ends, whatever bytes the store's IDs and others' keys have.
 std::string encoded(std::string_view text) {
     std::string word;
     for (const char each : text) {
@@ -57,7 +57,7 @@ std::optional<UploadIntent> parse_intent(std::string_view text) {
 struct OpenLines {
     std::map<std::string, UploadIntent, std::less<>> intents;
     std::map<std::string, UploadId> uploads;
-    // Of these uploads.
+    // IDs of uploads.
     std::set<std::string> made_good;
     std::set<std::string> objects;
     std::map<std::string, std::string> failures;

@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text of a mount's journal: a line an event. What is open is what no later line has ended.
+// The text of a mount's journal, a line for each event. What no later line has ended is open.
 //
-// "?NUMBER SECONDS KEY" before an upload is asked for, "&NUMBER NANOSECONDS" behind it, the rest of the time, "^NUMBER
-// SECONDS ETAG" when an earlier version of the file is sent meanwhile, the last one counts, "=NUMBER" when one has
-// begun though an answer was lost, or the file was saved otherwise, and "!NUMBER" when it is known what became of all
-// that were asked for; "+ID KEY" and "-ID" of uploads, "*ID" in between when another one has saved the file; ">KEY" and
-// "<KEY" of objects; "@KEY RECORD" of a file that failed, the last one counts, and "~KEY" when others know or it was
-// made good. A last line that was torn is passed over, and one of another kind, as a later version's.
+// ?NUMBER SECONDS KEY      before an upload is requested
+// &NUMBER NANOSECONDS      right after it: the rest of the time
+// ^NUMBER SECONDS ETAG     an earlier version of the file was sent meanwhile; the last line counts
+// =NUMBER                  an upload has begun though a reply was lost, or the file was saved otherwise
+// !NUMBER                  it is known what became of all uploads that were requested
+// +ID KEY, -ID             an upload began, and ended
+// *ID                      between these: another upload has saved the file
+// >KEY, <KEY               an object began, and ended
+// @KEY RECORD              a file failed; the last line counts
+// ~KEY                     others know of the failure, or it was resolved
+//
+// A last line that is torn is ignored, and so is one of another kind, as a later version's.
 //
 // Pure.
 #pragma once
@@ -22,16 +28,16 @@
 
 namespace ckptfs {
 
-// An upload is asked for: whether the store has begun it is not known before the answer.
+// The request for an upload: whether the store has begun it is not known before the reply.
 struct UploadIntent {
     std::string key;
     WallTime asked{};
-    // Within one journal.
+    // Unique in one journal.
     std::uint64_t number = 0;
-    // One began, and none of this key is open: its file was saved, or failed while its mount could tell others.
+    // An upload began, and none of this key is open: its file was saved, or failed while its mount could tell others.
     bool file_ended = false;
-    // A version that was acknowledged before this was asked for is in the bucket only since then, under this ETag of
-    // the store's; that is empty in the journals of earlier versions.
+    // A version that was acknowledged before this request is in the bucket only since then, and has this ETag there,
+    // which is empty in the journals of earlier versions of ckptfs. Zero if there is none.
     WallTime earlier_sent{};
     std::string earlier_etag{};
 };
@@ -45,7 +51,8 @@ struct UntoldFailure {
 struct JournalContents {
     std::vector<UploadIntent> intents;
     std::vector<UploadId> uploads;
-    // Given up before another upload saved their files: they are to be ended, and no file has failed.
+    // Uploads that are to be aborted although no file has failed: their files were saved by other uploads, or are safe
+    // on a disk.
     std::vector<UploadId> made_good;
     std::vector<std::string> objects;
     std::vector<UntoldFailure> failures;
@@ -55,12 +62,13 @@ struct JournalContents {
     }
 };
 
-// What is open.
+// Returns what is open.
 [[nodiscard]] JournalContents parse_journal(std::string_view text);
-// Of several journals, one of which may have taken over what another tells, too: each once, with what any knows of it.
+// For several journals, one of which may have taken over intents of another: each once, with what any journal has of
+// it.
 [[nodiscard]] std::vector<UploadIntent> merge_intents(std::vector<UploadIntent> intents);
 
-// Each with its line's end.
+// These return whole lines, with their ends.
 [[nodiscard]] std::string intent_line(const UploadIntent& intent);
 [[nodiscard]] std::string intent_earlier_sent_line(const UploadIntent& intent);
 [[nodiscard]] std::string intent_answered_line(const UploadIntent& intent);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A store whose uploads, from before they are asked for, and objects below .ckptfs/ that a mount has to end, are
-// written down in a journal as they begin and end: hidden files, and the records of renames.
+// A store that notes in a journal when uploads begin, from before they are requested, and end; and the same of objects
+// below .ckptfs/ that a mount has to remove: hidden files, and the records of renames.
 //
 // Ownership: store, journal, `lost` and `aborts` outlive it, and the last three every callback. Threads: as in
 // ObjectStore.
@@ -22,8 +22,9 @@ namespace ckptfs {
 
 class JournaledStore final : public ForwardingStore {
 public:
-    // `prefix`: of the mount's keys. `is_behind_disk`: what is sent was acknowledged, so that no file has failed whose
-    // upload is left over, and hidden objects are noted when that was (WritebackEnvironment::note_hidden).
+    // `prefix`: of the mount's keys. `is_behind_disk`: a disk has acknowledged what is sent, so that an upload that is
+    // left over means no failed file, and hidden objects are noted when they are acknowledged
+    // (WritebackEnvironment::note_hidden).
     JournaledStore(ObjectStore& store, MountJournal& journal, LostUploads& lost, UploadAborts& aborts,
                    const std::string& prefix, bool is_behind_disk = false)
         : ForwardingStore(store),
@@ -62,7 +63,7 @@ public:
         std::string key = request.key;
         behind().put(std::move(request), saving({key, ""}, [&journal = journal_, is_new, key,
                                                             done = std::move(done)](Result<PutResponse> written) {
-                         // What is there is another mount's, which may live.
+                         // The object that is there is another mount's, which may be alive.
                          if (is_new && !written && is_refused(written.error())) {
                              journal.object_ended(key);
                          }
@@ -110,7 +111,7 @@ public:
         UploadId upload = request.upload;
         behind().upload_part_copy(std::move(request), unless_gone(std::move(upload), std::move(done)));
     }
-    // Without those that are to be ended, and could not be: no file comes of them.
+    // Leaves out uploads whose abort has failed: no file comes of them.
     void list_uploads(std::string prefix, StoreDone<std::vector<OpenUpload>> done) override {
         behind().list_uploads(
             std::move(prefix), [this, done = std::move(done)](Result<std::vector<OpenUpload>> uploads) {
@@ -129,14 +130,15 @@ private:
         return key.starts_with(records_) || (key.starts_with(hidden_) && !is_behind_disk_);
     }
 
-    // Before it is sent: it may take effect even if this process dies before the answer. Whether this is the first.
+    // Notes an object before it is sent, as it may take effect even if this process dies before the reply. Whether it
+    // was not noted yet.
     bool note_begun(const std::string& key) { return is_noted(key) && journal_.object_begun(key); }
     // A condition did not hold, and no attempt took effect.
     [[nodiscard]] static bool is_refused(const Error& error) {
         return !error.outcome_unknown &&
                (error.errno_value == ESTALE || error.errno_value == EEXIST || error.errno_value == ENOENT);
     }
-    // Whatever did not succeed may still be there.
+    // Only success ends the upload in the journal: after a failure it may still be there.
     StoreDone<PutResponse> ending(const UploadId& upload, StoreDone<PutResponse> done) {
         return saving(upload, [&journal = journal_, upload, done = std::move(done)](Result<PutResponse> saved) {
             if (saved) {
@@ -145,10 +147,10 @@ private:
             done(std::move(saved));
         });
     }
-    // No upload of this key that was begun before, was given up, or whose answer was lost, makes a failure of the file
-    // any more. One that is given up may not be known as such yet: it ends once the failure is recorded. One that was
-    // begun later is of a later version. Behind a disk what is saved may have been acknowledged long before: it says
-    // nothing of a file that was being written when the mount was killed.
+    // Once the file is saved, no upload of this key that was begun before, was given up, or whose reply was lost, means
+    // a failure of the file any more. An upload that is given up may not be known as such yet: it ends once the failure
+    // is recorded. One that was begun later is of a later version. Behind a disk, what is saved may have been
+    // acknowledged long before: it says nothing of a file that was being written when the mount was killed.
     StoreDone<PutResponse> saving(const UploadId& upload, StoreDone<PutResponse> done) {
         return [&lost = lost_, &aborts = aborts_, &journal = journal_, key = upload.key, is_new = !is_behind_disk_,
                 before = journal_.begun_before(upload), done = std::move(done)](Result<PutResponse> saved) {
@@ -165,7 +167,7 @@ private:
         };
     }
 
-    // What others have ended is not left over.
+    // An upload that others have ended is not left over.
     StoreDone<UploadedPart> unless_gone(UploadId upload, StoreDone<UploadedPart> done) {
         return [&journal = journal_, upload = std::move(upload), done = std::move(done)](Result<UploadedPart> part) {
             if (!part && is_upload_gone(part.error())) {

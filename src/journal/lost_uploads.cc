@@ -14,11 +14,11 @@
 namespace ckptfs {
 namespace {
 
-// Between the two looks at an upload without parts.
+// Time between the two looks at an upload without parts.
 constexpr Milliseconds kPatience{3'000};
-// No request is on its way for longer.
+// No request is in flight for longer.
 constexpr Milliseconds kLate{60'000};
-// More are left to the next mount, but for files of which others are to be told now.
+// Keys beyond these are left to the next mount, except those of files of which others are to be told now.
 constexpr std::size_t kMostKeys = 1000;
 
 bool may_have_taken_effect(const Error& error) {
@@ -171,9 +171,9 @@ private:
         bool untold = false;
         UploadIntent last{};
         bool looked_at = false;
-        // The last look.
+        // The last look has failed.
         bool failed = false;
-        // By their IDs, since when they were seen without a part.
+        // Since when uploads were seen without a part, by ID.
         std::map<std::string, SteadyTime> empty;
 
         [[nodiscard]] bool is_worth_a_look() const { return !failed && (!looked_at || !empty.empty()); }
@@ -183,7 +183,7 @@ private:
         std::vector<std::string> keys;
         std::vector<OpenUpload> uploads;
         std::size_t ended = 0;
-        // Of which others could not be told, for the first time.
+        // Files of which others could not be told, for the first time.
         std::size_t untold = 0;
         std::string problem;
     };
@@ -214,7 +214,7 @@ private:
         }
     }
 
-    // Not where there are too many.
+    // Does nothing if there are too many keys.
     void add(const UploadIntent& intent) REQUIRES(mutex_) {
         if (keys_.size() < kMostKeys || keys_.contains(intent.key)) {
             add_always(intent);
@@ -258,7 +258,7 @@ private:
             return;
         }
         const TellOthers tell_others = tell_others_;
-        // An earlier version may have been sent since it was adopted.
+        // An earlier version may have been sent since the intent was taken over.
         const UploadIntent last = environment_.journal.outlived(state.last);
         lock.unlock();
         tell_others(last, [self = shared_from_this(), round](const Status& result) { self->told(round, result); });
@@ -268,7 +268,7 @@ private:
         {
             const MutexLock lock(mutex_);
             Key& state = keys_.at(round->keys.back());
-            // It may have been saved meanwhile.
+            // The file may have been saved meanwhile.
             state.untold = state.untold && !result;
             if (!result) {
                 state.looked_at = false;
@@ -287,7 +287,7 @@ private:
         }
     }
 
-    // The mount ends: all others would be answered so at once, each from within the one before it.
+    // The mount ends: each of the other keys would fail at once, from within the one before it.
     void give_up(const SharedRound& round) {
         {
             const MutexLock lock(mutex_);
@@ -331,7 +331,7 @@ private:
         {
             const MutexLock lock(mutex_);
             Key& state = keys_.at(key);
-            // One whose answer is still to come looks the same.
+            // An upload whose reply is still to come looks the same.
             const bool creating = environment_.answers.is_under_way(key);
             state.looked_at = !creating;
             state.failed = false;
@@ -463,7 +463,7 @@ private:
     std::map<std::string, Key> keys_ GUARDED_BY(mutex_);
     Timer::Id waiting_ GUARDED_BY(mutex_) = 0;
     bool looking_ GUARDED_BY(mutex_) = false;
-    // Others can be told later.
+    // Between note() and begin(): others cannot be told yet, so that looks wait.
     bool is_noting_ GUARDED_BY(mutex_) = false;
     bool stopping_ GUARDED_BY(mutex_) = false;
     std::function<void()> ended_ GUARDED_BY(mutex_);

@@ -58,7 +58,7 @@ Result<std::unique_ptr<MountJournal>> MountJournal::create(const std::string& di
     const std::string path = format("{}/{}-{}{}", directory, place, random_uuid(), kJournalEnding);
     const std::string new_path = path + std::string(kNewJournalEnding);
     FileDescriptor file(::open(new_path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600));
-    // Locked before it has the name by which others find it, and would take it for a dead mount's.
+    // Locked before it has the name by which others find it, who would treat it as a dead mount's.
     if (!file || flock(file.get(), LOCK_EX | LOCK_NB) != 0 || rename(new_path.c_str(), path.c_str()) != 0) {
         const int reason = errno;
         if (file) {
@@ -117,7 +117,7 @@ std::vector<UploadIntent> MountJournal::take_over(const std::vector<UploadIntent
         const MutexLock lock(mutex_);
         for (UploadIntent& intent : ours) {
             intent.number = ++last_intent_;
-            // At once: a kill may come between two lines.
+            // All lines at once: a kill may come between two of them.
             const std::string answered = intent.file_ended ? intent_answered_line(intent) : "";
             const std::string earlier = intent.earlier_sent != WallTime{} ? intent_earlier_sent_line(intent) : "";
             const std::string line = intent_line(intent) + earlier + answered;

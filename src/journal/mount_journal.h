@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a mount has begun and not ended, in a file of its own, so that the next mount of the same source at the same
-// place can end it after a kill: uploads, hidden objects, and the records of renames. And which files have failed of
+// place can end it after a kill: uploads, hidden objects, and the records of renames. It also has the failed files of
 // which other mounts could not be told yet, for the next mount to tell.
 //
-// A lock on the file says that its mount lives. The file is a line an event (journal_text.h). It survives
-// the process, and of the machine what the kernel had written; with JournalKept::kOnDisk, as beside what --ack disk has
+// A lock on the file says that its mount is alive. The file has a line for each event (journal_text.h). It survives the
+// process; a power cut leaves what the kernel had written, or with JournalKept::kOnDisk, as beside what --ack disk has
 // acknowledged, all of it.
 //
-// What is about the files of other mounts is in journal_leftovers.h.
-// Threads: those that note an event may be called from any thread. They return once it is in the file, but do not wait
-// for a directory that does not answer (journal_file.h).
+// journal_leftovers.h has what is about the files of other mounts.
+// Threads: functions that note an event may be called from any thread. They return once it is in the file, but wait for
+// a directory that does not respond only for a limited time (journal_file.h).
 #pragma once
 
 #include <chrono>
@@ -35,18 +35,18 @@ namespace ckptfs {
 
 inline constexpr std::string_view kJournalEnding = ".uploads";
 
-// `configured`, where it is set; /var/lib/ckptfs for root, $XDG_STATE_HOME/ckptfs or ~/.local/state/ckptfs for others;
-// nothing for users without a home.
+// `configured` if it is set; otherwise /var/lib/ckptfs for root, $XDG_STATE_HOME/ckptfs or ~/.local/state/ckptfs for
+// others, and nothing for users without a home.
 [[nodiscard]] std::optional<std::string> state_directory(const std::string& configured, uid_t self,
                                                          const Environment& environment);
 
-// What the files of mounts of `source` at `mount_point` begin with. `host` where several machines may share the
-// directory, as a home; empty otherwise, because containers of one machine have names of their own. `server`: whose
-// bucket it is (s3/endpoint.h), behind a dot; files of earlier versions have no dot, and may be of any.
+// How the names of the files of mounts of `source` at `mount_point` begin. `host`: given where several machines may
+// share the directory, as a home; empty otherwise, because containers of one machine have names of their own. `server`:
+// whose bucket it is (s3/endpoint.h), after a dot; files of earlier versions have no dot, and may be of any.
 [[nodiscard]] std::string journal_place(const std::string& host, const std::string& source,
                                         const std::string& mount_point, const std::string& server);
 
-// Of an upload that a mount leaves.
+// The file of an upload that a mount leaves.
 enum class UploadedFile {
     kUnfinished,
     // Saved by another upload, or on a disk from which it is sent again.
@@ -60,41 +60,44 @@ public:
         const std::string& directory, const std::string& place,
         std::chrono::milliseconds longest_wait = JournalFile::kLongestWait,
         JournalKept kept = JournalKept::kByTheKernel);
-    // Remembers it while it lives, and leaves nothing of its own to the next.
+    // A journal that remembers events while the mount lives, and leaves nothing of its own to the next.
     static std::unique_ptr<MountJournal> in_memory();
     // Removes the file, unless something is left.
     ~MountJournal();
     MountJournal(const MountJournal&) = delete;
     MountJournal& operator=(const MountJournal&) = delete;
 
+    // Notes that an upload is about to be requested.
     [[nodiscard]] UploadIntent intend(const std::string& key, WallTime asked,
                                       UploadedFile file = UploadedFile::kUnfinished);
-    // Those of earlier mounts, with all that their journals told; as ours, in this order.
+    // Notes intents of earlier mounts, with all that their journals had of them. Returns them with numbers of this
+    // journal, in the same order.
     [[nodiscard]] std::vector<UploadIntent> take_over(const std::vector<UploadIntent>& left);
-    // With what is known by now of an earlier version that was sent.
+    // The intent, with what is known by now of an earlier version that was sent.
     [[nodiscard]] UploadIntent outlived(UploadIntent intent);
-    // What a disk has acknowledged at the first time is in the bucket only now: it is none of the files that were asked
-    // for since, and are unfinished.
+    // A version that a disk has acknowledged at `acknowledged` is in the bucket only now: it is none of the unfinished
+    // files that were requested since.
     void version_sent(const std::string& key, WallTime acknowledged, WallTime now, const std::string& etag);
-    // Once the upload that has begun is noted: from then on that one tells of the file. Or once something else has
-    // saved it.
+    // Called once the upload that has begun is noted, which stands for the file from then on, or once something else
+    // has saved the file.
     void intent_answered(const UploadIntent& intent);
     void intent_ended(const UploadIntent& intent);
     void begun(const UploadId& upload, UploadedFile file = UploadedFile::kUnfinished);
     void ended(const UploadId& upload);
-    // It was given up, and then its file was saved by another one; no difference where it is not open.
+    // Another upload has saved the file of this one, which was given up or comes too late. Does nothing if this one is
+    // not open.
     void made_good(const UploadId& upload);
     [[nodiscard]] bool is_open(const UploadId& upload);
-    // Those of the same key that are open and were begun before it; all of them where its ID is empty.
+    // Uploads of the same key that are open and were begun before this one; all of them if its ID is empty.
     [[nodiscard]] std::vector<UploadId> begun_before(const UploadId& upload);
-    // One that only this mount knows; a second call makes no difference. Whether it was not open before.
+    // Notes an object that only this mount knows. Whether it was not open before; a second call makes no difference.
     bool object_begun(const std::string& key);
     void object_ended(const std::string& key);
-    // A file, of which other mounts are not told yet.
+    // Notes a failed file of which other mounts are not told yet.
     void failure_begun(const std::string& key, const std::string& record);
     void failure_ended(const std::string& key);
-    // Removes the file of an earlier mount, all of which has ended or is noted here, once that is in this file: a disk
-    // that is full may not have taken it yet. One in memory removes it when the last of what is open ends. `lock` is
+    // Removes the journal of an earlier mount, all of which has ended or is noted here, once that is in this file: a
+    // full disk may not have taken it yet. A journal in memory removes it when the last of what is open ends. `lock` is
     // held until then.
     void replace(std::string path, FileDescriptor lock);
     [[nodiscard]] const std::string& path() const { return file_.path(); }
@@ -103,9 +106,9 @@ private:
     MountJournal(std::string path, FileDescriptor file, std::chrono::milliseconds longest_wait, JournalKept kept)
         : file_(std::move(path), std::move(file), longest_wait, kept) {}
     void note_file_ended(const UploadIntent& intent) EXCLUDES(mutex_);
-    // `what`: names it among all that can be open.
+    // `what`: identifies it among all that can be open. Whether it was not open before.
     bool note_begun(const std::string& what, const std::string& line);
-    // Of one that is open.
+    // Adds a line to what is open.
     void note_more(const std::string& what, const std::string& line);
     void note_ended(const std::string& what, const std::string& line);
     // Whether it was not open before.
@@ -124,13 +127,13 @@ private:
     JournalFile file_;
     Mutex mutex_;
     std::uint64_t last_intent_ GUARDED_BY(mutex_) = 0;
-    // Open ones, as they began.
+    // Open uploads in the order in which they began.
     std::vector<UploadId> uploads_ GUARDED_BY(mutex_);
-    // Of files that are unfinished, by their keys and numbers.
+    // Intents of unfinished files, by key and number.
     std::map<std::pair<std::string, std::uint64_t>, UploadIntent> unfinished_ GUARDED_BY(mutex_);
-    // Their lines.
+    // Lines of what is open.
     std::map<std::string, std::string> open_ GUARDED_BY(mutex_);
-    // Still needed, because there is no file of its own.
+    // Journals that are still needed, because this one has no file.
     std::vector<Replaced> replaced_ GUARDED_BY(mutex_);
 };
 

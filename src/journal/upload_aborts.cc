@@ -14,7 +14,7 @@
 namespace ckptfs {
 namespace {
 
-// The client has tried for minutes before the first.
+// The store's client has tried for minutes before this.
 constexpr Milliseconds kFirstPause{5'000};
 constexpr Milliseconds kLongestPause{60'000};
 
@@ -89,7 +89,7 @@ private:
         Milliseconds pause{};
         // 0 while it is being tried, and where the store does not allow it.
         Timer::Id waiting = 0;
-        // It has failed once.
+        // An abort of the upload has failed.
         bool is_left = false;
     };
 
@@ -112,12 +112,12 @@ private:
         });
     }
 
-    // One of several requests for it may have been answered before.
+    // Another request for the upload may have succeeded before, and removed the entry.
     Ending& noted(const UploadId& upload) REQUIRES(mutex_) {
         return ending_.try_emplace(upload.id, Ending{upload, kFirstPause, 0, false}).first->second;
     }
 
-    // No file comes of it all the same.
+    // The store does not allow the abort: no file comes of the upload all the same.
     void leave(const UploadId& upload) {
         Timer::Id waiting = 0;
         {
@@ -131,7 +131,7 @@ private:
         }
     }
 
-    // Of several requests for one upload, as while its parts are in flight, another may have failed.
+    // Another request for the same upload, as there are while its parts are in flight, may have failed.
     void forget(const UploadId& upload) {
         Timer::Id waiting = 0;
         {
@@ -196,7 +196,7 @@ private:
     Timer& timer_;
     MountJournal& journal_;
     mutable Mutex mutex_;
-    // By their IDs, until they have ended.
+    // Uploads by ID, until they have ended.
     std::map<std::string, Ending> ending_ GUARDED_BY(mutex_);
     std::size_t under_way_ GUARDED_BY(mutex_) = 0;
     bool stopping_ GUARDED_BY(mutex_) = false;

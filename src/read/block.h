@@ -40,11 +40,11 @@ struct CachedBlock {
     struct Waiter {
         std::shared_ptr<PendingRead> read;
         std::size_t piece = 0;
-        // Within the block.
+        // Byte offsets within the block.
         std::uint32_t begin = 0;
         std::uint32_t end = 0;
     };
-    // Which of the cache's lists holds a block that is wholly there.
+    // The list of EvictionOrder that holds a full block.
     enum class Place : std::uint8_t { kNone, kUnread, kUsed, kConsumed };
 
     static constexpr std::uint32_t kNoWaiter = std::numeric_limits<std::uint32_t>::max();
@@ -63,26 +63,26 @@ struct CachedBlock {
     const std::uint32_t size;
     const Buffer buffer;
     std::atomic<std::size_t>& held;
-    // What is to be decoded into `buffer`; belongs to the fetch. Both are taken before a fetch begins, so that
-    // decoding never waits for memory.
+    // The encoded frame that is decoded into `buffer`; only the fetch uses it. Both buffers are taken before the fetch
+    // begins, so that decoding never waits for memory.
     Buffer stored;
 
     std::atomic<std::uint32_t> filled{0};
-    // The least `filled` that some waiter needs.
+    // The smallest value of `filled` that some waiter needs.
     std::atomic<std::uint32_t> wake_at{kNoWaiter};
     // Slices handed out and not yet dropped; grows only under the cache's mutex.
     std::atomic<std::uint32_t> pins{0};
 
     std::vector<Waiter> waiters;
     bool was_read = false;
-    // Its frame refers to others, so that none may refer to it. Set before it is filled.
+    // The block's frame refers to others, so no frame may refer to it. Set before the block is filled.
     std::atomic<bool> refers{false};
-    // Empty once the block was given up or has failed: it is then no longer found.
+    // Null once the block has been evicted or its fetch was abandoned or failed: lookups no longer find it.
     CachedVersion* version = nullptr;
     BlockRun* run = nullptr;
     Place place = Place::kNone;
     std::list<std::shared_ptr<CachedBlock>>::iterator position;
-    // When it came to the end of its list.
+    // When the block was last moved to the young end of a list.
     SteadyTime placed_at{};
 };
 
@@ -90,19 +90,19 @@ struct CachedBlock {
 struct BlockRun {
     std::vector<std::shared_ptr<CachedBlock>> blocks;
     bool read_ahead = false;
-    // How many reads had come to the cache's queue before it began.
+    // How many reads had ever joined the cache's queue when this run was made.
     std::uint64_t turn = 0;
-    // Another frame refers to these. Set before the fetch begins.
+    // The blocks are fetched because another frame refers to them. Set before the fetch begins.
     bool referenced = false;
-    // No request was needed. Set before it is finished.
+    // The blocks came from the node's disk, without a request. Set before the run is finished.
     bool is_kept = false;
-    // Some read waits for it, or several streams want it (cache's mutex).
+    // A read waits for one of the blocks, or another stream wants them, too; guarded by the cache's mutex.
     bool wanted = false;
-    // No longer wanted: the fetch may end early.
+    // No stream wants the blocks any more: the fetch may end early.
     std::atomic<bool> abandoned{false};
 };
 
-// A reading of a version's seek table (seek_table.h): one for all that ask.
+// One fetch of a version's seek table, shared by all callers that ask for it (seek_table.h).
 struct SeekTable {
     using Done = std::function<void(const Result<std::shared_ptr<const FrameLayout>>&)>;
 
@@ -113,10 +113,11 @@ struct SeekTable {
     std::vector<Done> waiting GUARDED_BY(mutex);
 };
 
-// Where the parts of a version begin, once what tells it was in memory: one table for all handles.
+// Where the parts of a version begin, found once the file's own table is in memory; shared by all handles.
 class KnownParts {
 public:
-    // Null where none is known. `find` is called without a lock, until it returns some or has been called a few times.
+    // Null if no part is known. `find` is called without the lock, until it returns parts or has been called kTries
+    // times.
     [[nodiscard]] std::shared_ptr<const PartOffsets> get(const std::function<PartOffsets()>& find) {
         {
             const MutexLock lock(mutex_);
@@ -134,7 +135,7 @@ public:
     }
 
 private:
-    // The pieces of a table may come one by one.
+    // More than one, because the pieces of a table may arrive one by one.
     static constexpr int kTries = 4;
 
     Mutex mutex_;
@@ -151,7 +152,7 @@ struct CachedVersion {
           layout(std::move(frames)),
           size(layout->size()),
           lacks_table(dynamic_cast<const UnknownLayout*>(layout.get()) != nullptr) {}
-    // What each of its requests asks for.
+    // A request for these stored bytes of this version.
     [[nodiscard]] GetRequest request(const ByteRange& range) const {
         GetRequest request;
         request.key = key;
@@ -164,28 +165,30 @@ struct CachedVersion {
 
     const std::string key;
     const std::string etag;
-    // Of the object as it is stored; the time is zero where no answer told it.
+    // Size and Last-Modified of the stored object; the time is zero if no reply had it.
     const std::uint64_t stored_size;
     const WallTime modified;
     const std::shared_ptr<const FrameLayout> layout;
-    // Of the file.
+    // Size of the file.
     const std::uint64_t size;
-    // It was opened without its seek table.
+    // The version was opened without its seek table.
     const bool lacks_table;
 
-    // While a block of it is fetched.
+    // Pool buffers that a block takes while it is fetched.
     [[nodiscard]] std::size_t buffers_per_block() const { return layout->identity() ? 1 : 2; }
 
     std::unordered_map<std::uint64_t, std::shared_ptr<CachedBlock>> blocks;
-    // The end of a file larger than the first request, which brought it.
+    // The last stored bytes of the object, which the first request fetched; null for a plain file that is block 0 as a
+    // whole.
     std::shared_ptr<CachedBlock> tail;
-    // The store no longer has it.
+    // Set when the store no longer has this version.
     std::optional<Error> gone;
-    // Where it lacks its table, and where a frame does not fit that one.
+    // `first_table` is read if the version was opened without a table, `second_table` if a frame does not fit the first
+    // one.
     SeekTable first_table;
     SeekTable second_table;
     KnownParts parts;
-    // What this node keeps of it; null where it keeps nothing. Set before the version is shared.
+    // What this node keeps of the version; null if nothing. Set before the version is shared.
     std::shared_ptr<KeptFile> kept;
 };
 

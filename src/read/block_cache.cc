@@ -45,7 +45,7 @@ BlockCache::Limits BlockCache::Limits::for_requests(int requests_ahead) {
     Limits limits;
     limits.requests_ahead = static_cast<std::size_t>(std::max(requests_ahead, 1));
     const std::size_t window = limits.requests_ahead * ReadWindow::kMaxBlocksPerRequest;
-    // A quarter more than a window, as below.
+    // A third more than a window, since the last quarter of the blocks is for others (`shares_`).
     limits.blocks = std::max(Limits().blocks, window + window / 3);
     return limits;
 }
@@ -57,7 +57,7 @@ BlockCache::BlockCache(BufferPool& pool, Clock& clock, Limits limits, FileCache*
       max_blocks_(std::max<std::size_t>(
           std::min(limits.blocks, pool.usage().cap[static_cast<std::size_t>(MemoryUse::kRead)]), 1)),
       max_requests_ahead_(limits.requests_ahead),
-      // The last quarter holds what slower readers of the same file, and answers under way, still need.
+      // The last quarter holds what slower readers of the same file, and replies under way, still need.
       shares_(max_blocks_ - max_blocks_ / 4),
       self_(std::make_shared<BlockCache*>(this)) {
     pool_.add_pressure_listener([alive = std::weak_ptr(self_)](MemoryUse waiting) {
@@ -108,7 +108,7 @@ std::shared_ptr<CachedVersion> BlockCache::known_container(const ObjectInfo& obj
         return version.key == object.key && version.etag == object.etag && version.stored_size == object.size &&
                !version.layout->identity();
     });
-    // Without an ETag it may be another one.
+    // Without an ETag it may be another version.
     if (object.etag.empty() || found == versions_.end()) {
         return nullptr;
     }
@@ -117,13 +117,13 @@ std::shared_ptr<CachedVersion> BlockCache::known_container(const ObjectInfo& obj
 }
 
 void BlockCache::forget_closed() {
-    // Their buffers go back without the mutex.
+    // Released after the mutex, because their buffers go back to the pool.
     std::vector<std::shared_ptr<CachedVersion>> closed;
     std::vector<std::shared_ptr<CachedBlock>> blocks;
     const MutexLock lock(mutex_);
     std::erase_if(versions_, [&](const auto& entry) {
         const std::shared_ptr<CachedVersion>& version = entry.second;
-        // What fetches a block has the version, too.
+        // A fetch of one of its blocks holds the version, too.
         if (version.use_count() > 1 || version->layout->identity()) {
             return false;
         }
@@ -329,7 +329,8 @@ std::size_t BlockCache::attach(Wanted& wanted) {
                 run = nullptr;
             }
             touch(block);
-            // Announced before `filled` is looked at: either it is seen here to suffice, or the fetch sees the waiter.
+            // `wake_at` is set before `filled` is checked: either it is seen here to suffice, or the fetch sees the
+            // waiter.
             block->wake_at.store(std::min(block->wake_at.load(), piece.end));
             if (block->filled.load() >= piece.end) {
                 there.emplace_back(i, pin(block, piece.begin, piece.end));
@@ -386,7 +387,7 @@ void BlockCache::evict(CachedBlock& block) {
 
 void BlockCache::forget_unused(SteadyTime then) {
     while (true) {
-        // Its buffer goes back without the mutex.
+        // Released after the mutex, because its buffer goes back to the pool.
         std::shared_ptr<CachedBlock> victim;
         Versions forgotten;
         const MutexLock lock(mutex_);
@@ -409,7 +410,7 @@ bool BlockCache::relieve(MemoryUse waiting) {
     if (usage.waiting[use] == 0 || !helps) {
         return false;
     }
-    // The debt is set before memory is looked for, so that a block that becomes idle meanwhile is seen by its thread.
+    // The debt is set before memory is looked for, so that a thread that makes a block idle meanwhile sees it.
     owes_memory_.store(true);
     return evict_one(Need::kRead);
 }

@@ -9,12 +9,12 @@
 //
 // Read-ahead never waits for memory: where there is none it does not happen. A read that needs memory waits in one
 // queue, of which only the head may hold buffers while it waits for more; so waiting reads cannot hold each other up.
-// Where a fetch has asked the store for as long as requests are retried, reads that waited when it began have waited as
-// long, and fail with it.
+// When a fetch fails after the whole time for which requests are retried, reads that were in the queue when it began
+// have waited as long, and fail with it.
 //
 // block_cache_runs.cc has what is done with runs of blocks: read-ahead, and what fetches bring.
 //
-// Ownership: outlives all readers and every payload they answered; the pool outlives the cache.
+// Ownership: outlives all readers and every payload they returned; the pool outlives the cache.
 // Threads: all functions may be called from any thread. Nothing is called back and no buffer is returned to the pool
 // while the cache's mutex is held.
 #pragma once
@@ -53,7 +53,7 @@ struct ReadStatistics {
     std::uint64_t misses = 0;
     std::uint64_t requests = 0;
     std::uint64_t bytes_fetched = 0;
-    // Fetched ahead and given up without having been read.
+    // Bytes that were fetched ahead and dropped without having been read.
     std::uint64_t bytes_wasted = 0;
     std::uint64_t blocks_held = 0;
     std::uint64_t requests_in_flight = 0;
@@ -65,14 +65,14 @@ public:
         // 256 MiB: a full window of one fast reader (192 MiB) and what slower readers of the same file still need of
         // what it has passed. More would be memory the kernel's page cache uses better.
         std::size_t blocks = 256;
-        // For blocks that no read waits for yet.
+        // Requests in flight for blocks that no read waits for yet.
         std::size_t requests_ahead = 48;
 
-        // With as many blocks as keep these requests busy.
+        // Limits with as many blocks as keep `requests_ahead` requests busy.
         static Limits for_requests(int requests_ahead);
     };
 
-    // `files`: what this node keeps, if anything; outlives the cache.
+    // `files`: what this node keeps on its disk, or null; outlives the cache.
     BlockCache(BufferPool& pool, Clock& clock, Limits limits, FileCache* files = nullptr);
     BlockCache(BufferPool& pool, Clock& clock) : BlockCache(pool, clock, Limits()) {}
     ~BlockCache();
@@ -80,34 +80,37 @@ public:
     BlockCache& operator=(const BlockCache&) = delete;
 
     // --- versions
-    // The one that is known already, with its blocks, or a new one.
+    // The known version of this object, with its blocks, or a new one.
     std::shared_ptr<CachedVersion> version(const ObjectInfo& object, std::shared_ptr<const FrameLayout> layout);
-    // The one of this container that is known already, with its seek table; or null.
+    // The known version of this container, which needs no second seek table; null if none is known or it has no ETag.
     std::shared_ptr<CachedVersion> known_container(const ObjectInfo& object);
-    // Gives up the containers that no reader has open, with their tables and blocks.
+    // Drops the containers that no reader has open, with their tables and blocks.
     void forget_closed();
-    // `bytes` of the object from `offset`, as the first request brought them in `buffer`.
+    // Keeps the `bytes` bytes of the object from `offset` that the first request fetched into `buffer`.
     void keep_tail(CachedVersion& version, std::uint64_t offset, std::uint32_t bytes, Buffer buffer);
-    // Blocks that are not there can never be fetched again.
+    // The store no longer has the version: until mark_there(), reads of blocks that are not in memory fail with
+    // `error`.
     void mark_gone(CachedVersion& version, const Error& error);
-    // The same bytes have been put back, or an answer was wrong.
+    // Undoes mark_gone(): the same bytes have been put back, or an earlier reply was wrong.
     void mark_there(CachedVersion& version);
 
     // --- reads
-    // The answer, if all of it is in memory. Else how much is on its way.
+    // The bytes of a read, if all are in memory; else whether the missing ones are being fetched.
     struct Lookup {
         std::optional<Payload> payload;
         Found found = Found::kReady;
-        // From the end of the file that came with the first request: says nothing about how the file is read.
+        // The bytes are from the tail that the first request fetched: such a read says nothing about the access
+        // pattern.
         bool from_tail = false;
     };
     Lookup try_read(CachedVersion& version, std::uint64_t offset, std::size_t size);
-    // Waits for the blocks that are being fetched, and has `fetch` called with runs of those that are not.
+    // Makes `read` wait for its blocks, and calls `fetch` with runs of those that are neither there nor being fetched.
     using Fetch = std::function<void(std::shared_ptr<BlockRun>)>;
     void read(std::shared_ptr<CachedVersion> version, std::shared_ptr<PendingRead> read, Fetch fetch);
-    // As read(), but never waits for memory: false where there is not enough, and nothing has been asked for.
+    // As read(), but never waits for memory: false if there is not enough, and nothing has been requested then.
     [[nodiscard]] bool read_now(std::shared_ptr<CachedVersion> version, std::shared_ptr<PendingRead> read, Fetch fetch);
-    // Whether a frame that holds bytes of this range, which an answer still holds, refers to others.
+    // Whether a frame with bytes of `range` refers to others. The caller holds a payload of these bytes, so that their
+    // blocks stay in memory.
     [[nodiscard]] bool refers(const CachedVersion& version, FileRange range) const;
 
     // --- read-ahead
@@ -115,30 +118,32 @@ public:
     struct Claim {
         std::vector<std::shared_ptr<BlockRun>> runs;
         std::uint64_t end = 0;
-        // Why it ended early, if it was not the number of requests.
+        // The claim ended early for lack of memory, not of a free request.
         bool memory_is_short = false;
     };
     Claim claim_ahead(CachedVersion& version, BlockSpan span, std::uint64_t blocks_per_request);
     void consumed(CachedVersion& version, BlockSpan span);
-    // Ends fetches ahead there that no other stream wants; blocks that are there and unread go first.
+    // Ends the read-ahead in `span` that no other stream wants; blocks of it that are in memory and unread are evicted
+    // before used ones.
     void abandon(CachedVersion& version, BlockSpan span);
     ReadShares& shares() { return shares_; }
-    // Nearly as many requests are ahead as there may be.
+    // Three quarters of the allowed read-ahead requests are in flight.
     [[nodiscard]] bool is_crowded() const { return requests_ahead_.load() * 4 >= max_requests_ahead_ * 3; }
 
-    // Gives up the blocks that no read has asked for since `then`, and versions without a reader or blocks.
+    // Drops the blocks that no read has asked for since `then`, and versions without a reader or blocks.
     void forget_unused(SteadyTime then);
 
     // --- fetches
     DirectReads& direct_reads() { return direct_reads_; }
-    // Stored bytes of the object that the first request brought, while they are kept; empty if any is missing.
+    // Stored bytes of the object, from the tail that the first request fetched; empty if any of them is not in memory.
     [[nodiscard]] Payload stored_tail(const CachedVersion& version, std::uint64_t offset, std::uint64_t size);
-    // What is in memory of the first block, and of the last kFrameSize bytes of the file or more without a gap.
+    // held_head(): the first block; held_end(): the tail of a plain file, or else its last block with the one before
+    // it. Each without what is not in memory, and without a gap.
     [[nodiscard]] Payload held_head(const CachedVersion& version);
     [[nodiscard]] Payload held_end(const CachedVersion& version);
-    // More of the block has been filled than some waiter needs, or all of it.
+    // Delivers to the waiters: `filled` has reached what one of them needs, or the block is full.
     void filled(std::shared_ptr<CachedBlock> block);
-    // The fetch has ended; the blocks that are not full fail with `error`.
+    // Ends the run. Reads that wait for blocks that are not full fail with `error`.
     void finish(BlockRun& run, const std::optional<Error>& error);
     void count_fetched(std::uint64_t bytes) { bytes_fetched_.fetch_add(bytes, std::memory_order_relaxed); }
 
@@ -151,7 +156,7 @@ private:
         std::shared_ptr<PendingRead> read;
         Fetch fetch;
         std::vector<Buffer> spare;
-        // How many had come to the queue before.
+        // How many reads had ever joined the queue before this one.
         std::uint64_t turn = 0;
     };
 
@@ -159,7 +164,7 @@ private:
     [[nodiscard]] std::optional<Buffer> take_now(Need need);
     [[nodiscard]] bool evict_one(Need need);
     void evict(CachedBlock& block) REQUIRES(mutex_);
-    // For the pool's waiters; false where nothing can be given, or it would not help.
+    // Evicts a block for the pool's waiters for `waiting`; false if none can be evicted, or that would not help.
     bool relieve(MemoryUse waiting);
     void repay();
 
@@ -169,7 +174,7 @@ private:
     void touch(const std::shared_ptr<CachedBlock>& block) REQUIRES(mutex_);
     [[nodiscard]] Slice pin(const std::shared_ptr<CachedBlock>& block, std::uint32_t begin, std::uint32_t end)
         REQUIRES(mutex_);
-    // The block is no longer found; what still refers to it keeps it.
+    // Lookups no longer find the block; its holders keep it alive.
     void forget(CachedBlock& block) REQUIRES(mutex_);
     void abandon_run(BlockRun& run) REQUIRES(mutex_);
     [[nodiscard]] static std::shared_ptr<CachedBlock> find_block(const CachedVersion& version, std::uint64_t index) {
@@ -180,17 +185,17 @@ private:
         REQUIRES(mutex_);
     [[nodiscard]] std::shared_ptr<CachedBlock> create(CachedVersion& version, std::uint64_t index,
                                                       std::vector<Buffer>& spare) REQUIRES(mutex_);
-    // To be let go of without the mutex: to close what is kept of them can last.
+    // Released without the mutex: closing their kept files can take long.
     using Versions = std::vector<std::shared_ptr<CachedVersion>>;
     [[nodiscard]] Versions take_empty_versions() REQUIRES(mutex_);
     static void keep_last_frame(const CachedVersion& version, const std::shared_ptr<CachedBlock>& end);
 
-    // Takes what the read still needs, as far as there is memory; true when it has been attached.
+    // Takes the buffers that the read still needs, without waiting; true once it is attached.
     [[nodiscard]] bool attach_now(Wanted& wanted);
-    // Attaches the read when the buffers suffice; else says how many more are needed and changes nothing.
+    // Attaches the read if its buffers suffice and returns 0; else returns how many more it needs and changes nothing.
     [[nodiscard]] std::size_t attach(Wanted& wanted);
     void serve_queue();
-    // Those that have waited since before the fetch of `run`, but for one that is being served.
+    // Takes out the reads that joined the queue before `run` was made, except the one that is being served.
     [[nodiscard]] std::list<Wanted> take_waiting_since(const BlockRun& run) REQUIRES(mutex_);
     [[nodiscard]] std::shared_ptr<BlockRun> make_run() const REQUIRES(mutex_);
 
@@ -208,23 +213,23 @@ private:
     std::atomic<std::uint64_t> bytes_wasted_{0};
     std::atomic<std::uint64_t> hits_{0};
     std::atomic<std::uint64_t> misses_{0};
-    // A taker waits for memory that the cache could not give when it was asked.
+    // A waiter of the pool may still need memory that the cache could not give when it was asked.
     std::atomic<bool> owes_memory_{false};
     ReadShares shares_;
     DirectReads direct_reads_;
-    // The pool keeps its listeners for good.
+    // Tells the pool's listener, which is never removed, whether the cache still exists.
     std::shared_ptr<BlockCache*> self_;
 
     mutable Mutex mutex_;
     std::unordered_map<std::string, std::shared_ptr<CachedVersion>> versions_ GUARDED_BY(mutex_);
     std::size_t sweep_at_ GUARDED_BY(mutex_) = 64;
     EvictionOrder order_ GUARDED_BY(mutex_);
-    // A list, as what is served stays where it is while others are taken out.
+    // A list, because the element being served keeps its address while others are taken out.
     std::list<Wanted> queue_ GUARDED_BY(mutex_);
-    // The one that is being served, until it is taken out.
+    // The element of `queue_` that is being served, until it is taken out.
     const Wanted* served_ GUARDED_BY(mutex_) = nullptr;
     bool queue_served_ GUARDED_BY(mutex_) = false;
-    // Reads that have ever come to the queue.
+    // How many reads have ever joined the queue.
     std::uint64_t turns_ GUARDED_BY(mutex_) = 0;
 };
 

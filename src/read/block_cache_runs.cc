@@ -56,7 +56,7 @@ BlockCache::Claim BlockCache::claim_ahead(CachedVersion& version, BlockSpan span
             continue;
         }
         if (run != nullptr && run->abandoned.load()) {
-            // By another that had asked for it, too: it is not fetched.
+            // Another stream that wanted these blocks has abandoned the run: it is not fetched.
             run = nullptr;
         }
         if (run == nullptr) {
@@ -107,7 +107,7 @@ void BlockCache::abandon_run(BlockRun& run) {
 
 // --- fetches
 
-// What came with the first request is fetched by no other.
+// No other request fetches what is in the tail.
 void BlockCache::keep_last_frame(const CachedVersion& version, const std::shared_ptr<CachedBlock>& end) {
     const std::uint64_t last = (version.size - 1) / kFrameSize;
     if (version.kept != nullptr && version.layout->identity() && last * kFrameSize >= end->offset) {

@@ -31,7 +31,7 @@ Error read_error(Error error, const std::string& key) {
 
 namespace {
 
-// What of it is not there yet.
+// Fetches the blocks of the run that are not full yet.
 void fetch_from_store(ReadEnvironment& environment, std::shared_ptr<CachedVersion> version,
                       std::shared_ptr<BlockRun> run) {
     if (version->layout->identity()) {
@@ -41,7 +41,7 @@ void fetch_from_store(ReadEnvironment& environment, std::shared_ptr<CachedVersio
     }
 }
 
-// What this node has of a run, from the front on; the rest is fetched.
+// Reads what this node keeps of a run, from the front up to the first block that is missing; the rest is fetched.
 class KeptRun final : public std::enable_shared_from_this<KeptRun> {
 public:
     KeptRun(ReadEnvironment& environment, std::shared_ptr<CachedVersion> version, std::shared_ptr<BlockRun> run)
@@ -101,7 +101,7 @@ void BlockFetch::start(ReadEnvironment& environment, std::shared_ptr<CachedVersi
 BlockFetch::BlockFetch(ReadEnvironment& environment, std::shared_ptr<CachedVersion> version,
                        std::shared_ptr<BlockRun> run)
     : environment_(environment), version_(std::move(version)), run_(std::move(run)) {
-    // Those at the front may have been filled.
+    // Blocks at the front may have been filled by KeptRun.
     while (run_->blocks[current_] == nullptr) {
         ++current_;
     }

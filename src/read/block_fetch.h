@@ -41,7 +41,7 @@ private:
     const std::shared_ptr<BlockRun> run_;
     std::uint64_t offset_ = 0;
     std::uint64_t length_ = 0;
-    // Being filled.
+    // Index of the block being filled.
     std::size_t current_ = 0;
     // Bytes of it that have come.
     std::uint32_t filled_ = 0;
@@ -50,13 +50,13 @@ private:
     bool is_unidentified_ = false;
 };
 
-// From what this node keeps of the version, and by ranged GETs, whatever its layout is.
+// Fills the run from what this node keeps of the version, and the rest by ranged GETs, whatever the layout.
 void start_fetch(ReadEnvironment& environment, std::shared_ptr<CachedVersion> version, std::shared_ptr<BlockRun> run);
 
-// A block that a fetch has filled.
+// Keeps a block that a fetch has filled on the node's disk, if it keeps this version.
 void keep_on_disk(const CachedVersion& version, const std::shared_ptr<CachedBlock>& block);
 
-// What a reader sees of a failed request: a version that was replaced or removed is stale.
+// The error that a reader gets for a failed request: ESTALE if the version was replaced or removed.
 Error read_error(Error error, const std::string& key);
 [[nodiscard]] bool version_is_gone(const Error& error);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which block is given up next.
+// Which block is evicted next.
 //
 // First those that a sequential stream has passed, oldest first; then those used longest ago. What was read ahead and
 // not read yet is kept from other read-ahead, which would only push itself out; for a read that needs memory, or a
@@ -22,12 +22,12 @@ class EvictionOrder {
 public:
     static constexpr std::chrono::seconds kForgottenAfter{10};
 
-    // At the young end of its list.
+    // Moves the block to the young end of the list for `place`.
     void place(const std::shared_ptr<CachedBlock>& block, CachedBlock::Place place, SteadyTime now);
     void remove(CachedBlock& block);
-    // Null where every block is pinned, or was read ahead and may not be taken.
+    // Null if every used block is pinned and no unread one may be taken.
     [[nodiscard]] std::shared_ptr<CachedBlock> victim(bool may_take_unread, SteadyTime now) const;
-    // One that has been in its place since before `then` and is not pinned, or null.
+    // A block that was placed before `then` and is not pinned, or null.
     [[nodiscard]] std::shared_ptr<CachedBlock> unused_since(SteadyTime then) const;
 
 private:

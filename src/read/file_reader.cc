@@ -27,8 +27,8 @@ std::uint64_t blocks_of(std::uint64_t size) {
     return (size + kFrameSize - 1) / kFrameSize;
 }
 
-// In what is in memory: a loader has read the table before it jumps. It takes a few hundred bytes a part. Null where
-// there is none.
+// Looks for the file's table in what is in memory: a loader has read it before it jumps. It takes a few hundred bytes a
+// part. Null if there is none.
 std::shared_ptr<const PartOffsets> find_parts(BlockCache& cache, CachedVersion& version) {
     return version.parts.get([&] {
         std::string copy;
@@ -51,7 +51,7 @@ std::shared_ptr<const PartOffsets> find_parts(BlockCache& cache, CachedVersion& 
 
 struct HandlePlan {
     ReadPlan window;
-    // Where a walk over the file's parts goes on.
+    // Blocks where a walk over the file's parts will go on.
     std::vector<BlockSpan> steps;
 };
 
@@ -88,10 +88,10 @@ public:
         const std::shared_ptr<const PartOffsets> known = plan.window.jumps ? find_parts(cache_, *version_) : nullptr;
         const MutexLock lock(mutex_);
         parts_ = known != nullptr ? known : parts_;
-        // The streams before it keep the rest: with all of it a fifth more is fetched twice.
+        // The streams before the walk keep the other half: if it took all, a fifth more would be fetched twice.
         plan.steps = walk_.on_read(offset, size, plan.window.jumps, *parts_, limit / 2);
         if (const int slowed_to = environment.store.slowed_to(); slowed_to > 0) {
-            // One request each.
+            // Each step is one request.
             plan.steps.resize(std::min(plan.steps.size(), static_cast<std::size_t>(slowed_to)));
         }
         if (const std::uint64_t end = walk_.end_of_step(offset); end > 0 && plan.window.ahead.end > end) {
@@ -101,7 +101,7 @@ public:
         return plan;
     }
 
-    // What was in memory may have been left out before, while the disk was too slow.
+    // What was in memory may not have been kept, because the disk was too slow then.
     void keep_in_background(std::uint64_t offset, const Payload& read) const {
         const bool is_frame = offset % kFrameSize == 0 && read.slices().size() == 1 &&
                               (read.size() == kFrameSize || offset + read.size() == version_->size);
@@ -219,7 +219,7 @@ private:
     const std::shared_ptr<CachedVersion> version_;
 };
 
-// Slices of the buffer itself: for use while it is held.
+// The slice does not own the buffer: valid while `tail` holds it.
 Payload bytes_of(const ObjectTail& tail) {
     Payload bytes;
     if (tail.size > 0) {
@@ -258,12 +258,12 @@ void make_reader_with_table(ReadEnvironment& environment, ObjectTail tail, std::
             done(failure(read_error(std::move(end.error()), held->object.key)));
             return;
         }
-        // Other transfers of an HTTP thread would wait for so many entries.
+        // Not on the HTTP thread: its other transfers would wait while so many entries are parsed.
         environment.executor.post_urgent([&environment, held, done, end = std::move(*end)] {
             done(read_layout(environment, std::move(*held), end));
         });
     };
-    // What is open needs no second table; it may have been opened while this waited for room.
+    // A version that is open needs no second table; it may have been opened while this call waited for room.
     const auto is_known = [&environment, held, done] {
         auto known = environment.cache.known_container(held->object);
         if (known == nullptr) {
@@ -318,7 +318,7 @@ void open_from_tail(ReadEnvironment& environment, const std::string& key, const 
                  });
 }
 
-// Its frames lie on a disk: what tells where they lie in the object is fetched only for those that turn out to be
+// The frames are on a disk: the table of where they lie in the object is fetched only for those that turn out to be
 // damaged there.
 void open_kept(ReadEnvironment& environment, const std::string& key, FileReader::Opened done) {
     environment.store.head(key, [&environment, key, done = std::move(done)](Result<ObjectInfo> object) {

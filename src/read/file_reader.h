@@ -4,7 +4,7 @@
 // The first request is one ranged GET of the object's tail, which brings its description, its size and, for small
 // files, all of it. Reads are served from the block cache that all handles and processes of the mount share; each
 // handle's streams are watched by a pure policy (read_window.h) that grows a window of parallel ranged GETs. Every
-// request is pinned by the version's ETag; a version that is gone answers ESTALE.
+// request is pinned by the version's ETag; reads of a version that is gone fail with ESTALE.
 //
 // Ownership: shared; a reader keeps itself alive while requests are in flight. Cached blocks outlive readers (a version
 // read again is served from memory) until memory is needed.
@@ -40,7 +40,7 @@ struct ReadEnvironment {
     const Codec& codec;
     BlockCache& cache;
     ReadConfig config;
-    // That of the block cache.
+    // The one that `cache` uses; null if this node keeps nothing.
     FileCache* files = nullptr;
 };
 
@@ -50,8 +50,8 @@ public:
     virtual ~ReadStream() = default;
 };
 
-// kBackground: others come first, so it has little ahead of it; and what it reads is kept on the node's disk also where
-// that was in memory.
+// kBackground: reads little ahead, so that other readers come first; what it reads is kept on the node's disk even if
+// it was in memory.
 enum class ReadPace : std::uint8_t { kFull, kBackground };
 
 class FileReader {
@@ -59,29 +59,30 @@ public:
     using Opened = std::function<void(Result<std::shared_ptr<FileReader>>)>;
     using ReadDone = std::function<void(Result<Payload>)>;
 
-    // The version that is under the key now, or, with `etag`, that one (ESTALE if it is gone). ENOENT where there is
+    // Opens the version that is under the key now, or, with `etag`, that one (ESTALE if it is gone). ENOENT if there is
     // no object. `known_empty` saves the request for an object that a listing has shown to be empty.
     static void open(ReadEnvironment& environment, std::string key, std::string etag, bool known_empty, Opened done);
-    // The version that is under the key now; most likely that with the ETag, which this node may keep.
+    // Opens the version that is under the key now: most likely the one with `likely_etag`, which this node may keep.
     static void open_latest(ReadEnvironment& environment, const std::string& key, const std::string& likely_etag,
                             Opened done);
     virtual ~FileReader() = default;
 
     [[nodiscard]] virtual std::shared_ptr<ReadStream> open_stream(ReadPace pace = ReadPace::kFull) = 0;
-    // The store has just said that it has this version: what an earlier answer said of it counts no more.
+    // The store has just reported that it has this version: an earlier reply that it is gone no longer counts.
     virtual void is_there() = 0;
-    // Short only at the end of the file. The payload's slices keep their blocks in memory until they are dropped.
+    // Fewer bytes than `size` only at the end of the file. The payload's slices keep their blocks in memory until they
+    // are dropped.
     virtual void read(const std::shared_ptr<ReadStream>& stream, std::uint64_t offset, std::size_t size,
                       ReadDone done) = 0;
 
-    // As KeptFile::open_checked(), of this version; -1 also where nothing is kept.
+    // As KeptFile::open_checked(), for this version; -1 also if nothing of it is kept.
     virtual void open_checked(std::function<void(int)> done) = 0;
 
-    // As the first response described it.
+    // The object as the first reply described it.
     [[nodiscard]] virtual const ObjectInfo& object() const = 0;
-    // Of the file.
+    // Size of the file, not of the object.
     [[nodiscard]] virtual std::uint64_t size() const = 0;
-    // Whether what read() answers was compared with a checksum that lies in the object.
+    // Whether what read() returns was compared with a checksum that is stored in the object.
     [[nodiscard]] virtual bool checks_bytes() const = 0;
 };
 

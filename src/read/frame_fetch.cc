@@ -59,7 +59,7 @@ struct WantedFrame {
     Frame frame;
 };
 
-// What the object's own table says is not to be trusted.
+// Whether the frame can be the block's: what the object's own table says is not trusted.
 bool fits(const WantedFrame& wanted) {
     return wanted.frame.offset == wanted.block->offset && wanted.frame.size == wanted.block->size &&
            wanted.frame.stored_size > 0 && wanted.frame.stored_size <= wanted.block->stored.size();
@@ -67,11 +67,11 @@ bool fits(const WantedFrame& wanted) {
 
 using Table = std::shared_ptr<const FrameLayout>;
 
-// Once more, by a table that is read anew; fails with `why` where that says the same as the first one.
+// Fetches the block once more, by a table that is read again; fails with `why` if that says the same as `first`.
 void fetch_by_new_table(const std::shared_ptr<RunInProgress>& run, const Table& first,
                         const std::shared_ptr<CachedBlock>& block, Error why);
 
-// Frames next to each other in the object, by one request.
+// Fetches frames that are adjacent in the object by one request.
 class FrameFetch : public std::enable_shared_from_this<FrameFetch> {
 public:
     enum class Attempt { kFirst, kSecond, kByNewTable };
@@ -94,7 +94,7 @@ public:
         });
     }
 
-    // The frames are in memory already.
+    // For frames whose stored bytes are in memory already.
     void decode_from(const Payload& stored) {
         std::uint64_t offset = 0;
         for (WantedFrame& wanted : frames_) {
@@ -124,7 +124,7 @@ private:
             }
             filled_ = 0;
             ++current_;
-            // A second attempt waits for the end of the request, which names it.
+            // A second attempt waits for the end of the request, whose ID an error names.
             if (!second_attempt_) {
                 decode_stored(std::move(wanted));
             }
@@ -156,7 +156,7 @@ private:
         }
     }
 
-    // The frames that did not come; they may lie elsewhere.
+    // Handles the frames that did not arrive; if `is_misplaced`, they may lie elsewhere.
     void missed(const Error& error, bool is_misplaced) {
         if (!is_misplaced || has_new_table_) {
             run_->fail(error);
@@ -210,7 +210,7 @@ private:
                         });
     }
 
-    // Either those are damaged, or this frame's record of where they lie.
+    // Either the frames that it refers to are damaged, or its own references are.
     void references_failed(WantedFrame wanted, Error error) {
         if (error.damaged && !second_attempt_) {
             decode_failed(std::move(wanted), error);
@@ -287,7 +287,7 @@ void fetch_frames(const std::shared_ptr<RunInProgress>& progress, const Table& t
     std::vector<std::vector<WantedFrame>> groups;
     std::vector<std::shared_ptr<CachedBlock>> misfits;
     for (const std::shared_ptr<CachedBlock>& block : progress->blocks()) {
-        // It may have been filled.
+        // The block has been filled already.
         if (block == nullptr) {
             continue;
         }

@@ -12,7 +12,7 @@ namespace ckptfs {
 
 namespace {
 
-// Read before it waits for the disk: a quarter of what may wait to be written.
+// Frames that are read before it waits for the disk: a quarter of what may wait to be written.
 constexpr std::uint64_t kFramesAtOnce = 8;
 
 // ESTALE: it was left out meanwhile; ECANCELED: the mount ends.
@@ -85,7 +85,7 @@ void KeepingBehind::release(Bodies bodies) const {
     }
 }
 
-// And what was there is not.
+// The version that was under the key before is no longer there.
 void KeepingBehind::is_under(const std::string& key, std::uint64_t number, Bodies& released) {
     if (const auto there = by_key_.find(key); there == by_key_.end() || there->second != number) {
         not_under(key, released);
@@ -156,7 +156,7 @@ void KeepingBehind::renamed(std::vector<RenamedObject> objects) {
         for (const RenamedObject& object : objects) {
             if (Version* const version = find(object.etag)) {
                 note_rename(*version, object.copy_etag, [this, object] { files_.renamed({object}); });
-                // The next checkpoint may be saved under the name that it had.
+                // The next checkpoint may be saved under the name that the version had.
                 for (const std::string& key : std::exchange(version->keys, {})) {
                     by_key_.erase(key);
                 }
@@ -201,7 +201,7 @@ void KeepingBehind::next() {
         open(number, key, etag);
         return;
     }
-    // By then it may be another one.
+    // By then another version may be the first.
     timers_.after(pause, [this] {
         {
             const MutexLock lock(mutex_);

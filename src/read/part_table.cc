@@ -28,7 +28,7 @@ constexpr std::uint32_t kElsewhere = 0xffffffff;
 struct Directory {
     std::uint64_t offset = 0;
     std::uint64_t size = 0;
-    // Of what comes behind it.
+    // Offset of what follows the directory.
     std::uint64_t end = 0;
 };
 
@@ -70,7 +70,8 @@ std::optional<Directory> directory_of(ByteSpan end, std::uint64_t size) {
     return is_whole_file ? std::optional(directory) : std::nullopt;
 }
 
-// `extra`: of an entry whose offset does not fit into it; `sizes_before`: how many of its sizes do not, either.
+// `extra`: the extra field of an entry whose offset does not fit into 32 bits; `sizes_before`: how many of its sizes do
+// not fit, either.
 std::optional<std::uint64_t> zip64_offset(ByteSpan extra, std::size_t sizes_before) {
     while (extra.size() >= 4) {
         const std::size_t length = load_u16(extra.data() + 2);

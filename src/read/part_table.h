@@ -17,15 +17,15 @@ namespace ckptfs {
 // Offsets in the file, ascending, each once.
 using PartOffsets = std::vector<std::uint64_t>;
 
-// 512 KiB a file. A checkpoint has some thousands.
+// Limits a file's table to 512 KiB of memory. A checkpoint has some thousands of parts.
 inline constexpr std::size_t kMaxParts = 65'536;
 
-// Of the records' local headers (APPNOTE.TXT of PKWARE, 4.3). `end`: the last bytes of a file of `size` bytes. Empty
-// where they do not end with a zip file that is the whole file, or lack the begin of its central directory.
+// Offsets of the records' local headers (APPNOTE.TXT of PKWARE, 4.3). `end`: the last bytes of a file of `size` bytes.
+// Empty if the whole file is not one zip file, or `end` lacks the beginning of its central directory.
 [[nodiscard]] PartOffsets zip_records(ByteSpan end, std::uint64_t size);
 
-// Of the tensors' bytes (https://github.com/huggingface/safetensors, "Format"). `head`: the first bytes of a file of
-// `size` bytes. Empty where they are those of another format, or lack the end of its header.
+// Offsets of the tensors' bytes (https://github.com/huggingface/safetensors, "Format"). `head`: the first bytes of a
+// file of `size` bytes. Empty if the file has another format, or `head` lacks the end of its header.
 [[nodiscard]] PartOffsets safetensors_tensors(ByteSpan head, std::uint64_t size);
 
 }  // namespace ckptfs

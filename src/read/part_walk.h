@@ -3,8 +3,8 @@
 // header of every record, safetensors' load_file touches the first page of every tensor. Each step would wait for the
 // store by itself. A policy without I/O, threads or time.
 //
-// A step is what is read around the beginning of a part. Once one has gone to the part behind the step before, and the
-// next one seems to, those that follow are taken to be as long, and to begin as far before their parts.
+// A step is what is read around the beginning of a part. Once a step has gone to the part after the previous step, and
+// the next one seems to, those that follow are assumed to be as long, and to begin as far before their parts.
 //
 // A value; not synchronised. Offsets and sizes in bytes of the file, spans in blocks.
 #pragma once
@@ -20,32 +20,35 @@ namespace ckptfs {
 
 class PartWalk {
 public:
-    // The kernel reads around a page that is touched: half of it before, where the file is read sequentially
-    // (POSIX_FADV_SEQUENTIAL) twice the mount's read-ahead of 8 MiB (daemon.cc) in all.
+    // How far before its part a step may begin. The kernel reads around a page that is touched, and half of that before
+    // it: the mount's read-ahead of 8 MiB (daemon.cc) in all, or twice that after POSIX_FADV_SEQUENTIAL.
     static constexpr std::uint64_t kMaxLead = std::uint64_t{8} << 20;
-    // And what follows a header in the same request. A longer step is no look at a beginning.
+    // The longest step: what the kernel reads around a page, and what follows a header in the same request. A longer
+    // one reads more than a part's beginning.
     static constexpr std::uint64_t kMaxLength = 2 * kMaxLead + 2 * kFrameSize;
-    // Pieces of one step come in any order, and perhaps not at all: the kernel has some.
+    // How far apart reads of one step may be: its pieces come in any order, and those that the kernel has do not come
+    // at all.
     static constexpr std::uint64_t kApart = 4 * kFrameSize;
 
     explicit PartWalk(std::uint64_t block_count) : block_count_(block_count) {}
 
-    // size > 0. `jumps`: it goes on where no read of the handle ended. `limit`: how many blocks may be ahead. To be
-    // fetched now, in order, as far as it is not in memory; most of it was returned at the step before.
+    // Returns what to fetch now, in order, unless it is in memory; most of it was returned at the previous step. size >
+    // 0. `jumps`: the read does not continue where another read of the handle ended. `limit`: how many blocks may be
+    // ahead.
     [[nodiscard]] std::vector<BlockSpan> on_read(std::uint64_t offset, std::uint64_t size, bool jumps,
                                                  const PartOffsets& parts, std::uint64_t limit);
-    // Not all of that is being fetched: the next read is told again.
+    // Not all that on_read() returned is being fetched: the next read of the step returns it again.
     void not_fetched() { is_behind_ = true; }
-    // It is part of a step, behind which nothing will be read.
+    // Whether a read at `offset` belongs to a step, after whose end nothing will be read.
     [[nodiscard]] bool is_step(std::uint64_t offset) const;
-    // The block behind such a step; 0 where it is none.
+    // The block after the end of that step; 0 if is_step() is false.
     [[nodiscard]] std::uint64_t end_of_step(std::uint64_t offset) const;
 
 private:
     struct Step {
         std::uint64_t begin = 0;
         std::uint64_t end = 0;
-        // Where the part is that it is expected to go to.
+        // Offset of the part that the step is expected to go to.
         std::uint64_t part = kNowhere;
     };
     static constexpr std::uint64_t kNowhere = ~std::uint64_t{0};
@@ -58,7 +61,8 @@ private:
 
     std::uint64_t block_count_;
     Step step_;
-    // Steps in a row that went to their parts; of the last of them.
+    // How many steps in a row went to their parts; then the length of the last step, and how far before its part it
+    // began.
     int taken_ = 0;
     std::uint64_t length_ = 0;
     std::uint64_t lead_ = 0;

@@ -27,7 +27,7 @@ public:
 
     [[nodiscard]] std::uint64_t offset() const { return offset_; }
     [[nodiscard]] std::size_t size() const { return size_; }
-    // One piece a block.
+    // A read has one piece per block.
     [[nodiscard]] std::uint64_t first_block() const;
     [[nodiscard]] std::size_t pieces() const { return slices_.size(); }
 

@@ -22,7 +22,7 @@ public:
 
     explicit ReadShares(std::uint64_t total_blocks) : total_(total_blocks) {}
 
-    // Blocks that this reader (any stable address), with so many sequential streams, may have ahead of it.
+    // How many blocks `reader` (any stable address), which has this many sequential streams, may have ahead of it.
     std::uint64_t share(const void* reader, std::size_t streams, SteadyTime now);
     void leave(const void* reader);
 

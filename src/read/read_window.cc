@@ -11,7 +11,7 @@ namespace ckptfs {
 
 namespace {
 
-// Reads within so many blocks of each other are taken for a pattern.
+// Reads within this many blocks of each other are treated as a pattern.
 constexpr std::uint64_t kNearby = 4;
 
 std::uint64_t block_of(std::uint64_t offset) {
@@ -46,7 +46,7 @@ ReadPlan ReadWindow::on_read(std::uint64_t offset, std::uint64_t size, Found fou
         stream->waited = true;
     }
     if (found == Found::kAbsent) {
-        // What was fetched ahead has been given up since: start over from here.
+        // What was fetched ahead has been evicted since: start over from here.
         stream->asked = read.end;
     }
 
@@ -105,7 +105,7 @@ ReadWindow::Stream* ReadWindow::find(std::uint64_t offset) {
     return nearest;
 }
 
-// Single probes take each other's places before they take a stream's.
+// A new stream replaces a single probe before it replaces a stream.
 ReadWindow::Stream& ReadWindow::begin_at(BlockSpan read, std::uint64_t end, ReadPlan& plan) {
     const auto rank = [](const Stream& stream) {
         return std::pair(stream.in_use ? (stream.window > 0 ? 2 : 1) : 0, stream.last_read);
@@ -123,7 +123,7 @@ ReadWindow::Stream& ReadWindow::begin_at(BlockSpan read, std::uint64_t end, Read
     return stream;
 }
 
-// What either has proved is kept, and the earlier position: what lies between the two has not been read.
+// Keeps what either stream has proved, and the earlier position: what lies between the two has not been read.
 void ReadWindow::absorb_those_met(Stream& stream, std::uint64_t offset) {
     for (Stream& other : streams_) {
         if (&other == &stream || !may_continue_at(other, offset) || !are_one(stream, other)) {
@@ -152,7 +152,7 @@ void ReadWindow::give_up_stopped(ReadPlan& plan) {
     }
 }
 
-// What a stream that goes on comes by in its turn is kept.
+// Blocks that another active stream will reach are not given up.
 void ReadWindow::give_up(const Stream& stream, ReadPlan& plan) const {
     if (!stream.in_use || stream.window == 0) {
         return;
@@ -175,7 +175,8 @@ void ReadWindow::give_up(const Stream& stream, ReadPlan& plan) const {
                  [](const BlockSpan& span) { return !span.empty(); });
 }
 
-// Of one that has just begun, as if all others were walks: most of them will not be.
+// The share of a stream that has just begun is computed as if all other active streams were walks; most of them will
+// not be.
 std::uint64_t ReadWindow::share_of(const Stream& stream, std::uint64_t limit) const {
     const auto active = static_cast<std::uint64_t>(
         std::count_if(streams_.begin(), streams_.end(), [this](const Stream& each) { return is_active(each); }));
@@ -211,7 +212,7 @@ std::uint64_t ReadWindow::blocks_per_request(std::uint64_t window, RequestLimits
     std::uint64_t per_window = requests.crowded ? kRequestsPerWindowInACrowd : kRequestsPerWindow;
     std::uint64_t most = kMaxBlocksPerRequest;
     if (requests.slowed_to > 0) {
-        // One is read while the next comes.
+        // At least two: one is read while the next arrives.
         const auto streams = std::max<std::uint64_t>(sequential_streams(), 1);
         per_window = std::clamp<std::uint64_t>(static_cast<std::uint64_t>(requests.slowed_to) / streams, 2, per_window);
         most = requests.slowed_to > 1 ? kMaxBlocksPerSlowedRequest : kMaxBlocksInTurns;
@@ -229,7 +230,7 @@ void ReadWindow::plan_ahead(Stream& stream, std::uint64_t limit, RequestLimits r
         plan.ahead = BlockSpan{stream.asked, target};
         stream.asked = target;
     }
-    // Behind the furthest read there may still be pieces under way.
+    // Pieces of reads before the furthest one may still be under way.
     const std::uint64_t behind = reordered_blocks(stream);
     const std::uint64_t passed = block_of(stream.position);
     if (passed > stream.consumed + behind) {

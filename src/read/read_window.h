@@ -2,11 +2,11 @@
 // What to fetch ahead of a handle's reads: a policy without I/O, threads or time.
 //
 // A handle may carry several sequential streams at once (loaders that read slices from threads, a zip whose directory
-// is probed between members); each is found again by where its next read starts. A stream's window begins small,
-// grows fourfold while its reads still have to wait, and stops at the limit given: what fills the link, or what memory
-// allows. Streams that meet are one: a walk that comes to where a probe had begun another keeps its window. What a
-// stream that has stopped had ahead of it is given up. Reads that follow no stream fetch a neighbourhood, which grows
-// while neighbours are asked for and shrinks while they are not.
+// is probed between members); each is found again by where its next read starts. A stream's window begins small, grows
+// fourfold while its reads still have to wait, and stops at the limit given: what fills the link, or what memory
+// allows. Streams that meet are merged: a walk that comes to where a probe had begun another stream keeps its window.
+// The read-ahead of a stream that has stopped is given up. Reads that follow no stream fetch a neighbourhood, which
+// grows while neighbours are asked for and shrinks while they are not.
 //
 // A value; not synchronised. Positions are bytes of the file, spans are block indexes (kFrameSize each).
 #pragma once
@@ -29,11 +29,11 @@ struct BlockSpan {
     bool operator==(const BlockSpan&) const = default;
 };
 
-// What the requests for file data of the whole mount are held to.
+// Limits of the whole mount's requests for file data.
 struct RequestLimits {
-    // Nearly as many as there may be are under way.
+    // Most of the allowed read-ahead requests are in flight (BlockCache::is_crowded).
     bool crowded = false;
-    // So many the store bears at once that has asked to slow down; 0: it has not.
+    // Concurrency limit after the store has asked to slow down (503); 0 if it has not.
     int slowed_to = 0;
 };
 
@@ -41,24 +41,25 @@ struct RequestLimits {
 enum class Found : std::uint8_t { kReady, kFetching, kAbsent };
 
 struct ReadPlan {
-    // To fetch now, in order, besides what the read itself needs.
+    // Blocks to fetch now, in order, besides those that the read itself needs.
     BlockSpan ahead;
     std::uint64_t blocks_per_request = 1;
-    // The stream has passed these.
+    // Blocks that the stream has passed.
     BlockSpan consumed;
-    // Were read ahead of streams that have stopped or are forgotten now.
+    // Blocks that were read ahead for streams that have stopped or are forgotten now.
     std::vector<BlockSpan> abandoned;
-    // No stream comes by there: what is read first, in the middle of the file.
+    // The read continues no stream and is not at the head of the file.
     bool jumps = false;
-    // For not_fetched().
+    // Index of the stream, for not_fetched().
     std::size_t stream = 0;
 };
 
 class ReadWindow {
 public:
-    // Concurrent streams of one handle that are told apart: loaders use up to 16 threads on one file.
+    // Concurrent streams of one handle that are distinguished: loaders use up to 16 threads on one file.
     static constexpr std::size_t kStreams = 16;
-    // Before a stream has proved itself: four requests of one block bring the first bytes as early as one would.
+    // The window before a stream has proved itself: four requests of one block bring the first bytes as early as one
+    // would.
     static constexpr std::uint64_t kFirstWindow = 4;
     static constexpr std::uint64_t kGrowth = 4;
     // 4 MiB. At 30 ms to the first byte and 90 MB/s a connection a request of this size moves 54 MB/s, so 48 of them
@@ -68,9 +69,9 @@ public:
     // want more requests than there may be, each makes fewer, not smaller ones.
     static constexpr std::uint64_t kRequestsPerWindow = 16;
     static constexpr std::uint64_t kRequestsPerWindowInACrowd = 4;
-    // 128 MiB: where the store bears few requests, what counts is how much each brings.
+    // 128 MiB: if the store tolerates few requests, what counts is how much each brings.
     static constexpr std::uint64_t kMaxBlocksPerSlowedRequest = 128;
-    // 32 MiB: where it bears one, requests without data take turns with it.
+    // 32 MiB: if it tolerates only one, requests without data take turns with it.
     static constexpr std::uint64_t kMaxBlocksInTurns = 32;
     // The kernel hands the pieces of one read-ahead to several threads, which arrive in any order.
     static constexpr std::uint64_t kReorderedBlocks = 16;
@@ -80,7 +81,7 @@ public:
     // cache holds): a thread that copies a tensor elsewhere comes back after 100 ms, in which others read that much.
     static constexpr std::uint64_t kActiveReads = 256;
     static constexpr std::uint64_t kActiveBytes = std::uint64_t{256} << 20;
-    // Two that are both read from within as many reads are two walks, however near to each other.
+    // Two streams that were both read from within this many reads are two walks, however near to each other.
     static constexpr std::uint64_t kInterleavedReads = 16;
 
     explicit ReadWindow(std::uint64_t block_count) : block_count_(block_count) {}
@@ -88,14 +89,14 @@ public:
     // size > 0. `limit` is how many blocks all streams of the handle together may have ahead of them.
     ReadPlan on_read(std::uint64_t offset, std::uint64_t size, Found found, std::uint64_t limit,
                      RequestLimits requests = {});
-    // Only the blocks before `first` of plan.ahead are being fetched. The window shrinks where memory was short; where
-    // enough requests are under way, the rest is asked for as they end.
+    // Only the blocks before `first` of plan.ahead are being fetched. The window shrinks if memory was short; if enough
+    // requests are in flight, the rest is requested as they end.
     void not_fetched(const ReadPlan& plan, std::uint64_t first, bool memory_is_short);
 
-    // Streams that were read from lately and have more to ask for; each deserves a share of the memory. Those that have
-    // just begun do with less, and take none from others.
+    // The number of streams that were read from lately and have more to request; each deserves a share of the memory.
+    // Streams that have just begun do not count: they do with less, and take none from others.
     [[nodiscard]] std::size_t sequential_streams() const;
-    // Asked for ahead and not yet passed by any stream.
+    // Blocks that were read ahead and that their streams have not passed yet.
     [[nodiscard]] std::vector<BlockSpan> outstanding() const;
 
 private:
@@ -103,18 +104,18 @@ private:
         bool in_use = false;
         // End of the furthest read.
         std::uint64_t position = 0;
-        // Blocks; 0 until a second read has followed the first.
+        // In blocks; 0 until a second read has followed the first, unless that was at the head of the file.
         std::uint64_t window = 0;
-        // Blocks before this were asked for.
+        // Blocks before this one have been requested.
         std::uint64_t asked = 0;
         std::uint64_t consumed = 0;
         std::uint64_t begun_at = 0;
         std::uint64_t grown_at = 0;
         bool waited = false;
-        // How much the handle had read by then.
+        // The handle's counts of reads and bytes at the stream's last read.
         std::uint64_t last_read = 0;
         std::uint64_t last_bytes = 0;
-        // Where it went when it met another; says nothing while it is in use.
+        // Index of the stream that it was merged into; meaningless while it is in use.
         std::size_t absorbed_by = 0;
     };
     struct Neighbourhood {

@@ -30,7 +30,7 @@ public:
                Done done)
         : environment_(environment), version_(std::move(version)), ranges_(std::move(ranges)), done_(std::move(done)) {}
 
-    // `ended`: is told why the store could not be asked, if that is so.
+    // `ended` gets the error if the store could not be reached.
     using Ended = std::function<void(const std::optional<Error>& unreachable)>;
     void start(Ended ended) {
         ended_ = std::move(ended);
@@ -43,7 +43,7 @@ public:
             }
         });
     }
-    // In place of start().
+    // Called instead of start().
     void fail(const Error& error) { std::exchange(done_, nullptr)(failure(error)); }
 
 private:
@@ -142,19 +142,19 @@ private:
     ReadEnvironment& environment_;
     const std::shared_ptr<CachedVersion> version_;
     std::shared_ptr<const FrameLayout> first_table_;
-    // Another one where that was read again.
+    // The table in use; another one than `first_table_` once that was read again.
     std::shared_ptr<const FrameLayout> table_;
     const std::vector<FileRange> ranges_;
     Done done_;
     Ended ended_;
-    // The range that is being read, and how much of it there is.
+    // Index of the range that is being read, and how many of its bytes have been read.
     std::size_t current_ = 0;
     std::uint64_t taken_ = 0;
     std::string bytes_;
     // The frame whose bytes `raw_` holds.
     std::optional<Frame> decoded_;
     std::string raw_;
-    // The frame at hand was damaged when it first came.
+    // The current frame was damaged when it was first fetched.
     bool fetched_again_ = false;
 };
 
@@ -207,7 +207,7 @@ void DirectReads::fail_waiting(const Error& error) {
 
 namespace {
 
-// All ranges through the cache; answers when the last of them is there.
+// Reads all ranges through the cache; calls `done` when the last of them is there.
 class CachedRead : public std::enable_shared_from_this<CachedRead> {
 public:
     CachedRead(ReadEnvironment& environment, std::shared_ptr<CachedVersion> version, std::vector<FileRange> ranges,

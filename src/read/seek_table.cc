@@ -52,7 +52,7 @@ void fetch(ReadEnvironment& environment, const std::shared_ptr<CachedVersion>& v
                 });
 }
 
-// What is there already costs no memory a second time.
+// Keeps `known` instead of a new table that is equal to it, to save memory.
 void here(SeekTable& slot, const Table& known, const Result<Table>& table) {
     Result<Table> answer = table;
     if (table && known != nullptr && known->records() == (*table)->records()) {
@@ -70,7 +70,7 @@ void here(SeekTable& slot, const Table& known, const Result<Table>& table) {
     }
 }
 
-// Whether the caller is to read it: else `done` is called, now or by who does.
+// Whether the caller must read the table. If not, `done` gets it from the executor, or from the caller that reads it.
 bool is_to_read(ReadEnvironment& environment, SeekTable& slot, SeekTable::Done done) {
     Table table;
     {
@@ -100,7 +100,7 @@ void with_table(ReadEnvironment& environment, const std::shared_ptr<CachedVersio
             here(version->first_table, nullptr, table);
             return;
         }
-        // Perhaps only in transit.
+        // Perhaps damaged only in transit.
         fetch(environment, version,
               [version](const Result<Table>& again) { here(version->first_table, nullptr, again); });
     });

@@ -57,7 +57,7 @@ private:
                 return;
             }
             if (tail_.size > 0 && result->offset + tail_.size != result->object.size) {
-                // Of a store without ETags, another version than the one whose size was asked for.
+                // On a store without ETags: another version than the one that HeadObject described.
                 done_(failure(ESTALE, format("{}: replaced while it was opened; open it again", key_)));
                 return;
             }

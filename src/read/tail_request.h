@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The first request on an object: its last bytes, which bring its description and size along.
 //
-// Stores differ on empty objects: where a suffix range is refused, the object is asked for by HeadObject, and where it
-// then turns out not to be empty, its end by an ordinary range.
+// Stores differ on empty objects: if a suffix range is refused, HeadObject is sent, and if the object then turns out
+// not to be empty, its end is requested by an ordinary range.
 //
 // Threads: `done` is called exactly once, on any thread.
 #pragma once
@@ -23,7 +23,7 @@ inline constexpr std::uint64_t kTailSize = std::uint64_t{256} << 10;
 
 struct ObjectTail {
     ObjectInfo object;
-    // In the object; `size` bytes of it lie at the front of `buffer`.
+    // Offset in the object; the `size` bytes from there are at the front of `buffer`.
     std::uint64_t offset = 0;
     std::uint32_t size = 0;
     Buffer buffer;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The layout of a container whose seek table has not been read, because all of its frames are kept on a disk.
 //
-// No frame fits what it says, so that one that turns out to be damaged there is fetched by a table that is read then
-// (seek_table.h). Immutable; safe from any thread.
+// No frame fits what it says, so a frame that turns out to be damaged on the disk is fetched by a table that is read
+// then (seek_table.h). Immutable; safe from any thread.
 #pragma once
 
 #include <cerrno>
@@ -16,7 +16,7 @@ namespace ckptfs {
 
 class UnknownLayout final : public FrameLayout {
 public:
-    // Of the file.
+    // `size`: of the file.
     explicit UnknownLayout(std::uint64_t size) : size_(size) {}
 
     [[nodiscard]] std::uint64_t size() const override { return size_; }

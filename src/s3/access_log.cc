@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint64_t kMaxSize = std::uint64_t{64} << 20;
 constexpr std::size_t kOldFiles = 3;
 
-// So that the line can be taken apart again, whatever the key.
+// Quotes a key so that the line can be parsed again, whatever the key contains.
 std::string quoted(std::string_view text) {
     std::string quoted = "\"";
     for (const char c : escaped(text)) {

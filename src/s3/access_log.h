@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One line per attempt, for support cases: what was asked, of which key, how it ended, and the store's request id.
+// One line per attempt, for support cases: the operation, the key, how it ended, and the store's request id.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 namespace ckptfs::s3 {
 
 // `UploadPart key="run/model.pt" attempt=1 status=200 sent=16777216 received=0 ms=212.3 request=4442587FB7D0A2F9`, with
-// error=CODE where it failed. Pure.
+// error=CODE if it failed. Pure.
 [[nodiscard]] std::string access_log_line(const Attempt& attempt);
 
 class AccessLog final : public AttemptObserver {

@@ -27,7 +27,7 @@ std::optional<S3ErrorBody> error_inside(const HttpResponse& response) {
     return response.body.find("<Error") == std::string::npos ? std::nullopt : parse_error_body(response.body);
 }
 
-// Proxies date their pages, too.
+// False for a page of a proxy, which has a Date, too.
 bool is_of_a_store(const FailedRequest& failed) {
     return !failed.body.code.empty() || !failed.request_id.empty();
 }
@@ -91,7 +91,7 @@ Result<HttpResponse> judged_by_what_it_says(Call& call, const std::string& bucke
 Result<HttpResponse> judged(Call& call, const std::string& bucket, StoreHabits& habits, Result<HttpResponse> answer) {
     Result<HttpResponse> outcome = judged_by_what_it_says(call, bucket, habits, std::move(answer));
     if (!outcome && (call.request.method == "GET" || call.request.method == "HEAD")) {
-        // What only reads has no effect: the look at a key leaves no doubt about the commit whose RetryState it shares.
+        // A read has no effect: the HEAD of a key leaves no doubt about the commit whose RetryState it shares.
         outcome.error().outcome_unknown = false;
     }
     return outcome;
@@ -106,7 +106,7 @@ Error transport_error(Call& call, const std::string& bucket, Error error) {
     if (call.refusal) {
         error = *std::exchange(call.refusal, std::nullopt);
     }
-    // Errors of the store have their name already: credentials that were refused.
+    // Errors of the store already name the request, such as those for refused credentials.
     if (error.http_status == 0) {
         error.message =
             request_name(call.request.operation, bucket, call.request.key) + ": " + std::move(error.message);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an attempt's answer says: a response to go on with, or an Error that names the request and what to do.
-// Pure, except for what it notes on the call and of the store's habits.
+// Judges the reply to an attempt: a response to go on with, or an Error that names the request and what to do. Pure,
+// except for what it notes in the Call and in the store's habits.
 #pragma once
 
 #include <string>
@@ -16,12 +16,12 @@ namespace ckptfs::s3 {
 
 [[nodiscard]] Result<HttpResponse> judged(Call& call, const std::string& bucket, StoreHabits& habits,
                                           Result<HttpResponse> answer);
-// It may refuse, but it is there.
+// True if the outcome shows that there is a store, even if it refuses the request.
 [[nodiscard]] bool shows_a_store(const Result<HttpResponse>& outcome);
-// Of a request that had no response, or was not sent.
+// The Error of a request that had no response, or was not sent.
 [[nodiscard]] Error transport_error(Call& call, const std::string& bucket, Error error);
 
-// For as long as the outcome lives.
+// The result refers to `call` and `outcome`, and must not outlive them.
 [[nodiscard]] Attempt attempt_of(const Call& call, int number, const Result<HttpResponse>& outcome,
                                  Microseconds duration);
 // S3's code, else the HTTP status, else errno's name.

@@ -10,25 +10,25 @@
 
 namespace ckptfs::s3 {
 
-// Valid during the call that it is handed to.
+// Valid only during the call of ended().
 struct Attempt {
     // "UploadPart"
     std::string_view operation;
     std::string_view key;
-    // Of this operation, from 1.
+    // Counts the attempts of this operation, from 1.
     int number = 1;
-    // 0 where no complete response came.
+    // 0 if no complete response came.
     int status = 0;
     // S3's code, else errno's name; empty for a success.
     std::string_view error;
     std::string_view request_id;
-    // It may have taken effect although it failed.
+    // The attempt may have taken effect although it failed.
     bool outcome_unknown = false;
-    // Of the bodies.
+    // Bytes of the bodies, without headers.
     std::uint64_t bytes_sent = 0;
     std::uint64_t bytes_received = 0;
     Microseconds duration{0};
-    // By the store's clock, where it has answered.
+    // When the store replied, by its own clock; empty if it did not.
     std::optional<WallTime> server_time{};
 };
 

@@ -23,7 +23,8 @@ bool may_have_been_ours(const Error& error) {
     return error.outcome_unknown || is_upload_gone(error) || is_condition_failed(error);
 }
 
-// The time of both has passed. The look has the errno of that: EIO, unless it waited for credentials.
+// retry_for has passed for the commit and the HEAD. The HEAD has the errno for that: EIO, unless it waited for
+// credentials.
 Error given_up_with_look(Error error, const Error& look) {
     error.errno_value = look.errno_value;
     error.message += "; its key could not be looked at either: " + look.message;
@@ -87,7 +88,7 @@ void CommitOperation::on_answer(Result<HttpResponse> outcome) {
                 return;
             }
             Error& error = confirmed.error();
-            // It has taken effect; only the look afterwards failed.
+            // The call has taken effect; only the HEAD afterwards failed.
             error.outcome_unknown = error.outcome_unknown || !is_condition_failed(error);
             self->finish(failure(std::move(error)));
         });
@@ -98,7 +99,7 @@ void CommitOperation::on_answer(Result<HttpResponse> outcome) {
         return;
     }
     if (is_not_implemented(outcome.error()) && take_guard()) {
-        // Its headers are there.
+        // The headers that it adds are there already.
         call_->prepare = nullptr;
         send_again();
         return;
@@ -119,7 +120,7 @@ void CommitOperation::on_answer(Result<HttpResponse> outcome) {
 
 void CommitOperation::settle(Error error) {
     const bool is_recognisable = !write_id_.empty() || damage_;
-    // What was damaged on its way may be there.
+    // An object that was damaged in transit may be there.
     error.outcome_unknown = error.outcome_unknown || damage_;
     if (!is_recognisable || error.errno_value == ECANCELED || !may_have_been_ours(error)) {
         finish(failure(std::move(error)));
@@ -132,7 +133,7 @@ void CommitOperation::send_again() {
     call_->done = answer_handler();
     call_->before_retry = nullptr;
     if (without_guard_ || (pin_ != nullptr && pin_->is_left_out())) {
-        // What was seen of the store may have changed by then.
+        // What the HEAD showed may have changed by then.
         call_->before_retry = [self = shared_from_this()](const SharedCall&) { self->retry(); };
     }
     if (without_guard_) {
@@ -216,7 +217,7 @@ void CommitOperation::note_damage(const Error& error, const HttpResponse& respon
     }
 }
 
-// Not what a later attempt, whose answer was lost, has put in its place.
+// False for what a later attempt, whose reply was lost, has put in its place.
 bool CommitOperation::is_damaged(const ObjectInfo& object) const {
     if (!damage_) {
         return false;
@@ -243,7 +244,8 @@ Error CommitOperation::taken() const {
     return error;
 }
 
-// Of another's object. Amazon S3 may end an upload whose Complete conflicted with another write of the key (409).
+// Whether an object of another client explains the error. Amazon S3 may end an upload whose Complete conflicted with
+// another write of the key (409).
 bool CommitOperation::is_in_the_way(const Error& error) const {
     return without_guard_ || (has_guard_ && is_upload_gone(error));
 }
@@ -257,7 +259,7 @@ void CommitOperation::look(Error error) {
                 [self = shared_from_this(), was_given_up = call_->retry->given_up,
                  error = std::move(error)](Result<ObjectInfo> object) mutable {
                     if (object && self->is_damaged(*object)) {
-                        // Another attempt, where there is one, replaces it or is refused.
+                        // Another attempt, if there is one, replaces it or is refused.
                         self->go_on(self->is_final(error) ? self->damage() : std::move(error));
                     } else if (object && self->is_ours(*object)) {
                         self->finish(PutResponse{object->etag, object->last_modified});
@@ -282,7 +284,7 @@ void CommitOperation::go_on(Error error) {
 }
 
 void CommitOperation::finish(Result<PutResponse> response) {
-    // Ends the circle of operation, call and handler.
+    // Breaks the reference cycle of operation, call and handler.
     call_.reset();
     std::exchange(done_, nullptr)(std::move(response));
 }

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests that publish an object (PutObject, CompleteMultipartUpload, CopyObject), and what happens when their answer
+// Requests that publish an object (PutObject, CompleteMultipartUpload, CopyObject), and what happens when their reply
 // is lost.
 //
-// After a timeout, a reset, a 5xx that may have taken effect, 404 NoSuchUpload or 412, the key is looked at before
-// anything is said: if it carries this commit's write id, the commit has succeeded. If not, what can be retried is
-// retried, and the rest is reported.
+// After a timeout, a reset, a 5xx that may have taken effect, 404 NoSuchUpload or 412, the key is checked with HEAD
+// before anything is reported: if it carries this commit's write id, the commit has succeeded. If not, what can be
+// retried is retried, and the rest is reported.
 //
-// One that is pinned to a version (version_pin.h) goes on where the store judges the condition otherwise than S3.
+// A commit that is pinned to a version (version_pin.h) goes on if the store evaluates the condition differently from
+// S3.
 //
-// Where the store says of a success that it holds other bytes than those that were sent, the request is sent once more.
-// If that is refused because of what the first has left, the damage is reported.
+// If the store reports for a success that it holds other bytes than those sent, the request is sent once more. If that
+// is refused because of what the first attempt has left, the damage is reported.
 //
-// Where a store refuses If-None-Match (501), the key is looked at instead, before each attempt, and the request sent
-// without where nothing is there. Of two conditions If-None-Match goes first, and comes back where it was not what the
-// store refused. What the store was found to take of each operation is sent to it at once from then on
+// If a store refuses If-None-Match (501), the key is checked with HEAD before each attempt instead, and the request is
+// sent without the header if nothing is there. Of two conditions, If-None-Match is left out first, and put back if it
+// was not what the store refused. What the store was found to accept for an operation is sent at once from then on
 // (store_habits.h).
 #pragma once
 
@@ -33,7 +34,7 @@ class CommitOperation : public std::enable_shared_from_this<CommitOperation> {
 public:
     using Read = std::function<Result<PutResponse>(const HttpResponse&)>;
 
-    // Without a write id the commit cannot be recognised, so lost answers are only retried.
+    // Without a write id the commit cannot be recognised, so lost replies are only retried.
     CommitOperation(std::shared_ptr<RequestSender> sender, SharedCall call, std::string write_id, Read read,
                     StoreDone<PutResponse> done, std::shared_ptr<VersionPin> pin = nullptr);
     void start();
@@ -44,14 +45,14 @@ private:
     void settle(Error error);
     void settle_refusal(Error error);
     void send_again();
-    // After a failure and its wait, where a condition is left out.
+    // Takes the place of a further attempt, after its wait, if a condition is left out.
     void retry();
     [[nodiscard]] std::string guard_kind() const;
-    // False where there is none.
+    // Removes If-None-Match; false if there is none.
     bool take_guard();
     void put_guard_back();
     void note_guard();
-    // Sends it if nothing is there, or what this commit has left there damaged.
+    // Sends the call if nothing is under the key, or only what this commit has left there damaged.
     void send_if_absent();
     [[nodiscard]] bool is_ours(const ObjectInfo& object) const;
     void note_damage(const Error& error, const HttpResponse& response);
@@ -70,13 +71,13 @@ private:
     const bool is_copy_;
     const Read read_;
     StoreDone<PutResponse> done_;
-    // Null where any version will do.
+    // Null if any version will do.
     const std::shared_ptr<VersionPin> pin_;
     PutResponse response_;
-    // The last attempt that the store took, but with other bytes; and what it called them.
+    // Error of the last attempt that the store accepted with other bytes, and the ETag that it gave them.
     std::optional<Error> damage_;
     std::string damaged_etag_;
-    // If-None-Match was given, and was taken out.
+    // has_guard_: If-None-Match was requested. without_guard_: it was left out.
     bool has_guard_ = false;
     bool without_guard_ = false;
 };

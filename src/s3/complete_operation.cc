@@ -11,7 +11,7 @@
 namespace ckptfs::s3 {
 namespace {
 
-// More attempts may still be on their way when the parts are listed.
+// More attempts of a part may still be on their way when the parts are listed.
 constexpr int kMostLooks = 3;
 
 }  // namespace

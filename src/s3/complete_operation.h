@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CompleteMultipartUpload, also where a part has another ETag than the one it was answered with.
+// CompleteMultipartUpload, also if a part has another ETag than the one in its reply.
 //
 // A part whose first attempt was given up may arrive after the second one and replace it. The bytes are the same, but
 // where ETags are not their MD5 (SSE-KMS, and stores of other makers) the commit is refused with InvalidPart. The parts
@@ -41,11 +41,12 @@ enum class PartsFound : std::uint8_t {
     // All have the ETags that we know.
     kAsSent,
     kUnderOtherETags,
-    // One is not there, or may hold other bytes.
+    // A part is not there, or may hold other bytes.
     kOthers,
 };
 
-// Gives `parts` the ETags that the same bytes have among `stored`; only kUnderOtherETags changes any.
+// Replaces the ETags in `parts` by those that the same bytes have in `stored`; changes `parts` only if it returns
+// kUnderOtherETags.
 PartsFound take_stored_etags(std::vector<UploadedPart>& parts, const std::vector<UploadedPart>& stored);
 
 }  // namespace ckptfs::s3

@@ -15,7 +15,7 @@ public:
 
     // At least min, at most max.
     [[nodiscard]] int value() const { return static_cast<int>(exact_); }
-    // The store has asked for less than max, and has not been found to bear it since.
+    // True from the time the store asks to slow down until successes have raised the limit to max again.
     [[nodiscard]] bool is_lowered() const { return value() < max_; }
 
     // Grows by one for as many successes as the limit allows requests, so by one a round trip.

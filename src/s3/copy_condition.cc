@@ -12,7 +12,7 @@
 namespace ckptfs::s3 {
 namespace {
 
-// As multipart uploads make them, which some stores judge in another way than kWrongETag.
+// An ETag like those of multipart uploads, which some stores evaluate differently from kWrongETag.
 constexpr const char* kWrongETagInParts = "\"00000000000000000000000000000000-1\"";
 
 bool is_judged(const Error& error) {
@@ -61,7 +61,7 @@ void CopyCondition::ask(Waiting first) {
     auto call = std::make_shared<Call>();
     call->request = upload_part_copy_request(defaults_, with_wrong_etag(std::move(first.request)));
     call->stall_timeout_factor = kSlowAnswerFactor;
-    // 200 may come before an error does.
+    // A 200 may come before an error does.
     call->accept = [](const HttpResponse& response) -> Status {
         const auto written = parse_copy_result(response.body);
         return written ? Status{} : failure(written.error());
@@ -86,13 +86,13 @@ void CopyCondition::answered(const Result<HttpResponse>& outcome, const std::fun
     }
     if (!is_known && is_out_of_reach(outcome.error())) {
         found(failure(outcome.error()));
-        // They have waited as long.
+        // The others have waited as long.
         for (const Waiting& each : waiting) {
             each.found(failure(outcome.error()));
         }
         return;
     }
-    // What is wrong with this source or this upload is for the copy itself to say; another asks again.
+    // An error about this source or this upload is left to the copy itself to report; the next copy asks again.
     found({});
     for (Waiting& each : waiting) {
         find_out(std::move(each.request), std::move(each.found));
@@ -101,7 +101,7 @@ void CopyCondition::answered(const Result<HttpResponse>& outcome, const std::fun
 
 void CopyCondition::learn_that_it_is_ignored() const {
     for (const char* etag : {kWrongETag, kWrongETagInParts}) {
-        // Twice is what it takes to be believed.
+        // StoreHabits relies on what it has seen twice.
         for (int seen = 0; seen < 2; ++seen) {
             static_cast<void>(sender_->habits().took(condition_kind(kSourceIfMatch, "UploadPartCopy", etag),
                                                      SentCondition::kNotAtAll));

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the store heeds x-amz-copy-source-if-match of UploadPartCopy. Ceph's gateway, for one, copies whatever is
-// there: the parts of one upload would come from several versions.
+// Finds out whether the store honours x-amz-copy-source-if-match of UploadPartCopy. Ceph's gateway, for one, copies
+// whatever is there: the parts of one upload would come from several versions.
 //
-// Found out with the first part that is copied, once for a store: it is asked for with an ETag that no object has.
-// Where that succeeds, VersionPin looks at the version with HEAD from then on, and the log says so once. The whole part
-// under its own number, because Ceph's gateway completes no upload that has a part that is not named, and because a
-// request that arrives late then writes the same bytes again; if the source was replaced, the part's ETag tells.
+// This is found out once for a store, with the first part that is copied: the part is requested with an ETag that no
+// object has. If that succeeds, VersionPin checks the version with HEAD from then on, and the log says so once. The
+// whole part is requested under its own number, because Ceph's gateway completes no upload that has a part that is not
+// named, and because a request that arrives late then writes the same bytes again; if the source was replaced, the
+// part's ETag shows it.
 //
-// Ownership: shared; kept by what it hands on. Threads: any thread.
+// Ownership: shared; its callbacks keep it alive. Threads: any thread.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +28,8 @@ public:
     CopyCondition(std::shared_ptr<RequestSender> sender, RequestDefaults defaults)
         : sender_(std::move(sender)), defaults_(std::move(defaults)) {}
 
-    // `found`: before the request is sent; at once where it is known. A failure: the store could not be asked, and
-    // nothing may be copied.
+    // Calls `found` once it is known, before `request` is sent; at once if it is known already. A failure: the store
+    // could not be asked, and nothing may be copied.
     void find_out(UploadPartCopyRequest request, std::function<void(Status)> found);
 
 private:

@@ -23,7 +23,7 @@ namespace ckptfs::s3 {
 namespace {
 
 constexpr std::size_t kMaxKeys = 1000;
-// As StoreHabits knows it.
+// The name of this condition in StoreHabits.
 constexpr const char* kPinnedDelete = "if-match of DeleteObject";
 
 bool is_absent(const Error& error) {
@@ -35,7 +35,7 @@ bool is_gone(const Error& error) {
     return is_absent(error) || (error.errno_value == ESTALE && error.outcome_unknown);
 }
 
-// What stores say that want MD5, or know no other checksum here. Amazon S3 said InvalidRequest before it knew others.
+// Codes of stores that want MD5, or know no other checksum here. Amazon S3 sent InvalidRequest before it knew others.
 bool may_want_md5(const Error& error) {
     constexpr auto kCodes =
         std::to_array<std::string_view>({"MissingContentMD5", "InvalidRequest", "InvalidArgument", "MissingArgument",
@@ -52,7 +52,7 @@ void add_checksum(S3Request& request, const std::optional<Md5>& md5) {
     request.headers.emplace_back("x-amz-checksum-crc32c", crc32c_base64(crc32c(request.body)));
 }
 
-// For as long as those are there.
+// The result refers to the keys in `all`, and must not outlive them.
 template <class Each>
 std::set<std::string_view> keys_of(const std::vector<Each>& all) {
     std::set<std::string_view> keys;
@@ -119,7 +119,7 @@ private:
         sender_->send(call);
     }
 
-    // Of what is together. None where there is no MD5.
+    // The request for the keys in together_; empty if it needs an MD5 that this machine does not have.
     [[nodiscard]] std::optional<S3Request> batch_request() const {
         S3Request request = delete_many_request(together_);
         std::optional<Md5> digest;
@@ -168,13 +168,14 @@ private:
         return failure(std::move(*passing));
     }
 
-    // The next attempt names only those: what is deleted another mount may have written anew by then.
+    // The next attempt names only the keys that may still be deleted: another mount may have written the deleted ones
+    // again by then.
     void narrow_to_passing(Call& call) {
         const auto was_asked = [asked = keys_of(together_)](const DeleteFailure& failed) {
             return asked.contains(failed.key);
         };
         if (!std::all_of(batch_failures_.begin(), batch_failures_.end(), was_asked)) {
-            // Keys in another spelling do not tell which are deleted.
+            // Keys in another spelling do not show which are deleted.
             return;
         }
         const auto refused = std::stable_partition(batch_failures_.begin(), batch_failures_.end(),
@@ -215,7 +216,7 @@ private:
             sender_->found_deletes_want_md5();
         }
         answered([&]() REQUIRES(mutex_) {
-            // Given up on some keys: the others are gone, so the answer names those.
+            // Some keys were given up and the others are gone, so the result names the former.
             if (!outcome && (batch_failures_.empty() || outcome.error().errno_value == ECANCELED)) {
                 failed_ = std::move(outcome.error());
                 return;
@@ -224,7 +225,7 @@ private:
         });
     }
 
-    // True where the same request is sent again, with MD5.
+    // True if the same request is sent again, with MD5.
     bool ask_with_md5(const Error& error) {
         if (uses_md5_ || !may_want_md5(error)) {
             return false;
@@ -242,7 +243,7 @@ private:
         send_alone(together_);
     }
 
-    // Runs `take` under the lock; the last answer is that of the operation.
+    // Runs `take` under the lock; the last reply completes the operation.
     void answered(const std::function<void()>& take) {
         std::vector<DeleteFailure> failures;
         std::optional<Error> failed;
@@ -264,9 +265,10 @@ private:
 
     const std::shared_ptr<RequestSender> sender_;
     const char* const md5_properties_;
-    // Of one request at a time. Once a key was refused in a way that may pass: those alone.
+    // The keys of the batch, which one request at a time uses. Once a key was refused in a way that may pass: only such
+    // keys.
     std::vector<RemoveRequest> together_;
-    // Of the last answer that named any.
+    // The failures that the last reply named, except those in failures_.
     std::vector<DeleteFailure> batch_failures_;
     bool uses_md5_;
     const StoreDone<std::vector<DeleteFailure>> done_;
@@ -277,7 +279,7 @@ private:
     std::optional<Error> failed_ GUARDED_BY(mutex_);
 };
 
-// One name, and the version of it where that is given.
+// Removes one key, or only one version of it if that is given.
 class SingleDelete : public std::enable_shared_from_this<SingleDelete> {
 public:
     SingleDelete(std::shared_ptr<RequestSender> sender, RemoveRequest request, StoreDone<void> done)
@@ -315,7 +317,7 @@ private:
         }
         if (!outcome && sent == SentCondition::kAsInS3 && is_condition_failed(outcome.error()) &&
             !is_gone(outcome.error())) {
-            // There are stores that refuse the ETag they show themselves.
+            // Some stores refuse the ETag that they report themselves.
             was_refused_ = true;
             look_and_send();
             return;
@@ -332,7 +334,7 @@ private:
         look([self = shared_from_this()] { self->send(RemoveRequest(self->request_.key), SentCondition::kNotAtAll); });
     }
 
-    // What the condition would have been for: what is there may be another mount's by now.
+    // Takes the place of the condition: what is there may be another mount's by now.
     void look(std::function<void()> is_there) {
         head_object(sender_, request_.key, retry_,
                     [self = shared_from_this(), is_there = std::move(is_there)](Result<ObjectInfo> object) {
@@ -342,7 +344,7 @@ private:
                         } else if (object && is_same_version(object->etag, self->request_.if_match)) {
                             is_there();
                         } else {
-                            // Also where it cannot be looked at: the store has said that it is another one.
+                            // Also if the HEAD failed: the store has said that it is another version.
                             Error error =
                                 condition_failed("DeleteObject", self->sender_->bucket(), self->request_.key, ESTALE);
                             error.outcome_unknown = self->retry_->outcome_unknown;
@@ -355,7 +357,7 @@ private:
     const RemoveRequest request_;
     const StoreDone<void> done_;
     const std::shared_ptr<RetryState> retry_ = std::make_shared<RetryState>();
-    // Its ETag was, although the store may take others.
+    // The store refused the ETag, although it may accept others.
     bool was_refused_ = false;
 };
 

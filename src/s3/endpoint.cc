@@ -10,7 +10,7 @@
 namespace ckptfs::s3 {
 namespace {
 
-// Of the partition whose host it is; empty for those of others.
+// The domain of the AWS partition to which the host belongs; empty for other hosts.
 std::string_view amazon_domain(std::string_view host) {
     for (const std::string_view domain : {"amazonaws.com", "amazonaws.com.cn"}) {
         if (host.ends_with(domain) && host.substr(0, host.size() - domain.size()).ends_with('.')) {
@@ -20,7 +20,7 @@ std::string_view amazon_domain(std::string_view host) {
     return {};
 }
 
-// Cut off the front of `text`, up to the separator; nothing where there is none.
+// Removes and returns the front of `text` up to the separator; empty if there is none.
 std::optional<std::string> take_field(std::string_view& text) {
     const std::size_t end = text.find(':');
     if (end == std::string_view::npos) {
@@ -31,7 +31,7 @@ std::optional<std::string> take_field(std::string_view& text) {
     return field;
 }
 
-// As one label of it.
+// Whether the text can be one label of a host name.
 bool fits_in_host_name(std::string_view text) {
     return !text.empty() && text.size() <= 63 && std::all_of(text.begin(), text.end(), [](char c) {
         return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';

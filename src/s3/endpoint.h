@@ -14,8 +14,8 @@
 
 namespace ckptfs::s3 {
 
-// Stands where a bucket's name does ("Referencing access points with ARNs, access point aliases, or
-// virtual-hosted-style URIs", Amazon S3 User Guide).
+// An S3 access point, which can be given in place of a bucket's name ("Referencing access points with ARNs, access
+// point aliases, or virtual-hosted-style URIs", Amazon S3 User Guide).
 struct AccessPoint {
     std::string partition;
     std::string region;
@@ -23,11 +23,11 @@ struct AccessPoint {
     std::string name;
 
     friend bool operator==(const AccessPoint&, const AccessPoint&) = default;
-    // "name-123456789012": what stands before the dot where a bucket's name would.
+    // "name-123456789012": stands in the host name where a bucket's name would.
     [[nodiscard]] std::string host_label() const { return name + '-' + account; }
 };
 
-// arn:PARTITION:s3:REGION:ACCOUNT:accesspoint/NAME, with ':' before the name as well; nothing for other texts.
+// arn:PARTITION:s3:REGION:ACCOUNT:accesspoint/NAME, with ':' before the name as well; empty for other texts.
 [[nodiscard]] std::optional<AccessPoint> parse_access_point(std::string_view arn);
 
 struct Endpoint {
@@ -41,8 +41,8 @@ struct Endpoint {
     std::string region;
     // Every request says that the requester pays.
     bool requester_pays = false;
-    // Which store it is, however a bucket is named: host, port and path, without the bucket. All of Amazon's hosts are
-    // one, "amazonaws.com"; that in China is another.
+    // Tells stores apart, however a bucket is named: host, port and path, without the bucket. All of Amazon's hosts are
+    // one store, "amazonaws.com"; those in China are another.
     std::string server{};
 
     [[nodiscard]] bool uses_tls() const { return scheme == "https"; }
@@ -54,10 +54,10 @@ struct Endpoint {
 // Endpoint: --endpoint-url, AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, the profile's endpoint_url, else Amazon's for the
 // region.
 //
-// Style kAuto: virtual-host for Amazon's own hosts where the bucket's name can be part of a host name under a wildcard
+// Style kAuto: virtual-host for Amazon's own hosts if the bucket's name can be part of a host name under a wildcard
 // certificate (no dots), path style for every other endpoint, which is what MinIO, Ceph, addresses and localhost need.
 //
-// A bucket that is the ARN of an access point is asked by virtual host, in the ARN's region.
+// A bucket that is the ARN of an access point is addressed by virtual host, in the ARN's region.
 [[nodiscard]] Result<Endpoint> resolve_endpoint(const StoreConfig& config, const Environment& environment,
                                                 const Profile& profile);
 

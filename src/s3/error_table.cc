@@ -92,7 +92,7 @@ constexpr auto kRules = std::to_array<Rule>({
     {"InsufficientStorage", ENOSPC, Recovery::kNone, kFullAdvice},
 });
 
-// Where the body has no code, or one that is not in the table.
+// The rule if the body has no code, or one that is not in the table.
 Rule rule_by_status(int status) {
     switch (status) {
         case 301:
@@ -108,7 +108,7 @@ Rule rule_by_status(int status) {
         case 501:
             return {"", EOPNOTSUPP, Recovery::kNone, ""};
         case 408:
-            // A proxy's, which may have handed the request on: so may 503 be. A store names its reason.
+            // From a proxy, which may have passed the request on: so may a 503 be. A store sends a code.
             return {"", EIO, Recovery::kRetry, "", true};
         case 409:
             return {"", EIO, Recovery::kRetry, ""};
@@ -147,8 +147,8 @@ std::string precondition_advice(int errno_value) {
     return errno_value == EEXIST ? "the key exists already" : "the object has been replaced or removed meanwhile";
 }
 
-// "Required permissions for Amazon S3 API operations", Amazon S3 User Guide. Where a bucket may not be listed, it
-// denies what is not there.
+// "Required permissions for Amazon S3 API operations", Amazon S3 User Guide. Without the right to list a bucket, the
+// reply for a key that does not exist is 403.
 struct Right {
     std::string_view operation;
     std::string_view action;
@@ -176,7 +176,7 @@ std::string_view right_for(std::string_view operation) {
     return found == kRights.end() ? std::string_view() : found->action;
 }
 
-// Of a store's own words: a page of HTML is no message.
+// Most bytes of a store's own message: a page of HTML is none.
 constexpr std::size_t kMostWords = 512;
 // The longest of Amazon S3's has 47 characters.
 constexpr std::size_t kLongestCode = 64;
@@ -216,7 +216,7 @@ std::string request_name(std::string_view operation, std::string_view bucket, st
 }
 
 bool asks_for_tls(std::string_view body) {
-    // Of Go's net/http, nginx and Apache httpd.
+    // Replies of Go's net/http, nginx and Apache httpd.
     constexpr auto kWords =
         std::to_array<std::string_view>({"HTTP request to an HTTPS server", "plain HTTP request was sent to HTTPS port",
                                          "speaking plain HTTP to an SSL-enabled server port"});

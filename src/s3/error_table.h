@@ -17,15 +17,15 @@ enum class Recovery : std::uint8_t {
     kRetry,
     // Retry, and send fewer requests at a time.
     kSlowDown,
-    // Look for newer credentials; final where there are none.
+    // Look for newer credentials; final if there are none.
     kRefreshCredentials,
     // Take the time from the response's Date header; at once, and from the second time on as kRetry.
     kCorrectClock,
-    // The bytes were damaged on the way, or are damaged here: the second time is final.
+    // The bytes were damaged in transit, or are damaged here: retried once, then final.
     kRetryOnce,
 };
 
-// The <Error> element of a response body. All empty where there was none (HEAD).
+// The <Error> element of a response body. All empty if there was none (HEAD).
 struct S3ErrorBody {
     std::string code;
     std::string message;
@@ -43,7 +43,7 @@ struct FailedRequest {
     // x-amz-bucket-region.
     std::string region;
     std::string request_id;
-    // The answer came from a server that wanted TLS.
+    // The reply came from a server that expects TLS.
     bool wants_tls = false;
     // The answer came from a proxy in front of the store, which may come to reach it.
     bool by_proxy = false;
@@ -51,10 +51,10 @@ struct FailedRequest {
     int precondition_errno = ESTALE;
 };
 
-// The body is what a web server says to plain HTTP at its port for TLS.
+// True if the body is what a web server replies to plain HTTP at its port for TLS.
 [[nodiscard]] bool asks_for_tls(std::string_view body);
 [[nodiscard]] Error store_error(const FailedRequest& failed);
-// As 412 says it, but without its status: a look at the object took the place of a condition.
+// The Error for a 412, but without its status: a HEAD took the place of a condition.
 [[nodiscard]] Error condition_failed(std::string_view operation, std::string_view bucket, std::string_view key,
                                      int precondition_errno);
 // From the error's S3 code, HTTP status, and retryable flag.

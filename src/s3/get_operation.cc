@@ -13,9 +13,9 @@
 namespace ckptfs::s3 {
 namespace {
 
-// Less than a read of data.
+// Ranges up to this size are light requests: less than a read of data.
 constexpr std::uint64_t kLightRange = std::uint64_t{64} << 10;
-// The seek table of a file of 85 GiB.
+// The same for the end of an object: this is the seek table of a file of 85 GiB.
 constexpr std::uint64_t kLightEnd = std::uint64_t{1} << 20;
 
 Failure unusable(int errno_value, std::string message, bool retryable) {
@@ -26,7 +26,7 @@ Failure unusable(int errno_value, std::string message, bool retryable) {
     return Failure(std::move(error));
 }
 
-// What the head of an answer says it brings.
+// What the head of a reply says it brings.
 struct Delivered {
     std::uint64_t offset = 0;
     std::uint64_t length = 0;
@@ -49,7 +49,7 @@ Result<Delivered> delivered_by(const HttpResponse& head) {
     return Delivered{0, *length};
 }
 
-// A shorter answer is right where the object ends first.
+// A shorter reply is right if the object ends first.
 bool answers_range(const ByteRange& range, const Delivered& delivered, std::uint64_t object_size) {
     if (range.suffix) {
         return delivered.offset + delivered.length == object_size &&
@@ -102,7 +102,7 @@ void GetOperation::send() {
     sender_->send(call);
 }
 
-// Whole objects are of any size.
+// Empty for whole objects, which may have any size.
 std::optional<LateReads::Kind> GetOperation::kind() const {
     if (!request_.range) {
         return std::nullopt;
@@ -123,7 +123,7 @@ HttpHeaders GetOperation::attempt_headers() const {
     return range_headers(response_->length == 0 ? request_.range : missing(), etag.empty() ? request_.if_match : etag);
 }
 
-// An answer may break behind its last byte: then that one tells whether the version is still there.
+// A connection may break after the last byte: requesting that one again tells whether the version is still there.
 ByteRange GetOperation::missing() const {
     const std::uint64_t from = std::min(delivered_, response_->length - 1);
     return ByteRange{response_->offset + from, response_->length - from, false};
@@ -176,7 +176,8 @@ bool GetOperation::is_another_version(const ObjectInfo& answered) const {
     return has_times && answered.last_modified != request_.if_modified;
 }
 
-// A time to the second, which two versions of one size may share, is all that such a store says.
+// True if neither an ETag nor a time identifies the version. A store without ETags gives only a time to the second,
+// which two versions of one size may share.
 bool GetOperation::is_unidentified() const {
     const bool are_times_told = request_.if_modified != WallTime{} && response_->object.last_modified != WallTime{};
     return answered_etag_.empty() && !request_.if_match.empty() && !are_times_told;
@@ -243,7 +244,7 @@ void GetOperation::finish(Result<HttpResponse> outcome) {
     }
     Error& error = outcome.error();
     if (response_ && is_range_outside(error)) {
-        // It ends before by now.
+        // The object now ends before the range.
         done_(unusable(ESTALE, "the object was replaced while it was read", false));
         return;
     }
@@ -257,7 +258,7 @@ void GetOperation::finish(Result<HttpResponse> outcome) {
 void GetOperation::identify() {
     head_object(sender_, request_.key, retry_, [self = shared_from_this()](const Result<ObjectInfo>& object) {
         const ObjectInfo& answered = self->response_->object;
-        // Of the time that neither tells nothing follows.
+        // A time that neither the reply nor the request gives decides nothing.
         const WallTime told =
             answered.last_modified != WallTime{} ? answered.last_modified : self->request_.if_modified;
         const bool same_time = object && (object->last_modified == told || told == WallTime{} ||
@@ -274,7 +275,7 @@ void GetOperation::identify() {
     });
 }
 
-// An empty object satisfies no range: stores answer 416, or InvalidRange, and only HEAD tells why. A suffix longer than
+// An empty object satisfies no range: stores reply 416, or InvalidRange, and only HEAD tells why. A suffix longer than
 // the object, which some stores refuse as well, is asked for once more by its offset.
 void GetOperation::answer_without_body(Error range_error) {
     head_object(sender_, request_.key, retry_,

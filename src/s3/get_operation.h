@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // GetObject that resumes where it was cut off.
 //
-// Every attempt after the first byte asks for the rest only, pinned by the ETag that was seen; the head of each answer
+// Every attempt after the first byte asks for the rest only, pinned by the ETag that was seen; the head of each reply
 // is checked before one byte of it is handed on, so that bytes come once, in order, and of one version, even from a
-// store that ignores If-Match. A whole object fails with EIO where its bytes are not those of which the
-// store keeps a checksum, or has made the ETag.
+// store that ignores If-Match. A whole object fails with EIO if its bytes do not match the checksum that the store
+// keeps, or an ETag that is an MD5.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace ckptfs::s3 {
 
 class GetOperation : public std::enable_shared_from_this<GetOperation> {
 public:
-    // checksums: the store may be asked for those it has.
+    // `checksums`: the store may be asked for the checksum that it keeps.
     GetOperation(std::shared_ptr<RequestSender> sender, bool checksums, GetRequest request,
                  StoreDone<GetResponse> done);
     void start();
@@ -47,15 +47,15 @@ private:
     StoreDone<GetResponse> done_;
     const std::shared_ptr<RetryState> retry_ = std::make_shared<RetryState>();
 
-    // Known from the first head on.
+    // Set by the first head that is accepted.
     std::optional<GetResponse> response_;
     std::uint64_t delivered_ = 0;
     bool range_adjusted_ = false;
-    // All bytes were there before the answer broke: the last is asked for again, and comes a second time.
+    // All bytes had come when the connection broke: the last one is requested again, and skipped.
     bool only_its_end_ = false;
-    // That of the first answer.
+    // The ETag in the first reply; empty if it had none.
     std::string answered_etag_;
-    // Of a whole object.
+    // Set only for a whole object.
     std::optional<WholeCheck> check_;
 };
 

@@ -47,13 +47,13 @@ bool needs_code(const Error& error) {
            error.http_status != 412 && error.s3_code.empty();
 }
 
-// No range of it can be had.
+// An empty object has no range that could be read.
 bool object_is_empty(const Result<ObjectInfo>& got) {
     return !got && is_range_outside(got.error());
 }
 
 // An empty object has no byte to ask for, so that the code stays unknown: it may be that of credentials which not all
-// of the store's front ends know yet. Chosen: each look is two round trips.
+// of the store's front ends know yet. The number is chosen: each look is two round trips.
 constexpr int kMostLooks = 5;
 
 void look_at_object(const std::shared_ptr<RequestSender>& sender, const std::string& key,
@@ -67,7 +67,7 @@ void look_at_object(const std::shared_ptr<RequestSender>& sender, const std::str
         get.headers = range_headers(ByteRange{0, 1, false}, "");
         ask_for_object(sender, std::move(get), retry, [=](Result<ObjectInfo> got) {
             if (object_is_empty(got)) {
-                // The store answers again.
+                // The store accepts requests again.
                 look_at_object(sender, key, retry, looks - 1, done);
                 return;
             }

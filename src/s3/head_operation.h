@@ -11,9 +11,9 @@
 
 namespace ckptfs::s3 {
 
-// Answers to HEAD have no body, so an error arrives without its code: but for 404 and 412, which say it all, the same
-// object is asked for by a GET of one byte. Its answer counts, also where it is a success (credentials renewed or the
-// clock corrected meanwhile).
+// Replies to HEAD have no body, so an error arrives without its code: except for 404 and 412, which need none, the same
+// object is requested by a GET of one byte. The reply to that counts, also if it is a success (credentials renewed or
+// the clock corrected meanwhile).
 void head_object(const std::shared_ptr<RequestSender>& sender, const std::string& key,
                  const std::shared_ptr<RetryState>& retry, StoreDone<ObjectInfo> done);
 

@@ -9,7 +9,7 @@
 namespace ckptfs::s3 {
 namespace {
 
-// Fewer say nothing of how they spread.
+// Fewer times say nothing about their spread.
 constexpr std::uint64_t kFewest = 16;
 // Where reads share a link, the slowest of a round take a small multiple of the usual time; one that hangs takes a
 // hundred times as long. Beyond twice the time of 95 % waiting is the worse choice.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which reads are late: those that take far longer than others of their size took. The same read, asked on another
-// connection, is then answered sooner, most likely: one of a hundred answers of a large store hangs or comes from a
-// front end that is overloaded.
+// Decides which reads are late: those that take far longer than others of their size took. Sent again on another
+// connection, such a read most likely gets its reply sooner: of a hundred replies of a large store, one hangs or comes
+// from a front end that is overloaded.
 //
-// How long is usual is learned from the reads before, for each size by itself. When the store or the link becomes slow
-// for all, all reads are late and none would gain; so few of them are asked again: an allowance, some at once, then a
-// share of what is answered.
+// The usual time is learned from earlier reads, for each size separately. When the store or the link becomes slow for
+// all, all reads are late and none would gain; so an allowance limits how many are sent again: a few at once, then a
+// share of the replies.
 //
 // A value without I/O; the owner guards it. Time is passed in.
 #pragma once
@@ -22,14 +22,14 @@ namespace ckptfs::s3 {
 
 class LateReads {
 public:
-    // At most this share of the reads is asked again, besides the first few.
+    // Besides the first kAtOnce, at most this share of the reads is sent again.
     static constexpr double kShare = 0.02;
     static constexpr int kAtOnce = 8;
-    // Less is a round trip and its jitter, and costs a new connection.
+    // No read is late before this: less is a round trip and its jitter, and a retry costs a new connection.
     static constexpr Milliseconds kLeastPatience{250};
 
-    // What a read is compared with: others of its operation, and of its size to a factor of two. 0: answers that are
-    // small, or of unknown size.
+    // What a read is compared with: others of its operation, and of its size to a factor of two. Size 0: replies that
+    // are small, or of unknown size.
     struct Kind {
         std::string operation;
         int size = 0;
@@ -41,10 +41,10 @@ public:
     [[nodiscard]] static Kind kind_of(std::string operation, std::uint64_t bytes);
 
     void answered(const Kind& kind, Milliseconds took);
-    // One that has been under way so long.
+    // Whether a read that has been under way for `since` is late.
     [[nodiscard]] bool is_late(const Kind& kind, Milliseconds since) const;
     [[nodiscard]] bool has_allowance() const { return allowance_ >= 1; }
-    // Takes one from it.
+    // Takes one read from the allowance.
     void ask_again() { allowance_ -= 1; }
 
 private:
@@ -59,7 +59,7 @@ private:
         std::array<std::int32_t, kKept> last_{};
         std::uint64_t added_ = 0;
     };
-    // Of the kind, or else of larger reads, which take longer.
+    // The times of this kind, or else those of larger reads, which take longer; null if too few are known.
     [[nodiscard]] const Times* times_of(const Kind& kind) const;
 
     std::map<Kind, Times> times_;

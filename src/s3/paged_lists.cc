@@ -29,7 +29,7 @@ private:
             return;
         }
         if (encoded_ && !page->are_keys_known) {
-            // radosgw encodes them, and does not say so.
+            // radosgw encodes keys, and does not say so.
             encoded_ = false;
             next_page();
             return;

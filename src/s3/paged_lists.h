@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists that are wanted whole: all pages, one after the other.
+// Lists that are fetched whole: all pages, one after the other.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace ckptfs::s3 {
 
-// EPROTO. A store whose marker does not advance would be asked for the same page forever.
+// EPROTO, for a store whose marker does not advance: it would be asked for the same page forever.
 [[nodiscard]] Failure repeats_a_page(const char* operation);
 
 void list_all_uploads(const std::shared_ptr<RequestSender>& sender, const std::string& prefix,

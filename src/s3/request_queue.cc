@@ -26,7 +26,7 @@ RequestQueue::RequestQueue(int most, int light_places) : limit_(kMinConcurrency,
 
 void RequestQueue::push(SharedCall call) {
     auto& waiting = lane_of(*call).waiting;
-    // Older than anything that has not been sent yet.
+    // A call that was sent before is older than any that has not been sent yet.
     if (call->attempt > 0) {
         const auto first_new =
             std::find_if(waiting.begin(), waiting.end(), [](const Waiting& each) { return each.number != 0; });
@@ -38,9 +38,9 @@ void RequestQueue::push(SharedCall call) {
 
 RequestQueue::Lane* RequestQueue::due_lane() {
     const int most = limit_.value();
-    // Where the store bears few, one is left for bulk.
+    // If the limit is low, one place is left for bulk.
     const int for_light = std::min(light_places_, most - 1);
-    // Also while more of bulk hangs than the limit has become.
+    // Also while more bulk requests hang than the limit allows by now.
     const bool light_has_a_place = light_.under_way < for_light;
     const bool light_may = !light_.waiting.empty() && (light_has_a_place || under_way() < most);
     const bool bulk_may = !bulk_.waiting.empty() && under_way() < most && bulk_.under_way < most - for_light;
@@ -48,7 +48,7 @@ RequestQueue::Lane* RequestQueue::due_lane() {
         return light_may ? &light_ : bulk_may ? &bulk_ : nullptr;
     }
     if (for_light == 0) {
-        // Those that fail over and over, and come first in their lane, leave every second turn to the other.
+        // Requests that fail over and over, and come first in their lane, leave every second turn to the other lane.
         return last_was_light_ ? &bulk_ : &light_;
     }
     return light_has_a_place || light_.waiting.front().number < bulk_.waiting.front().number ? &light_ : &bulk_;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The requests of a mount that wait for their turn, in two lanes.
 //
-// Light ones carry almost no data (HEAD, lists, deletions, small objects) and programs wait for each: some of the
-// places are theirs, and bulk never takes them, so that neither a queue of parts nor parts that all hang hold up a
-// stat. Beyond those places the older one goes first, whatever its lane, so that a flood of light ones does not stop a
-// save. Where none is theirs, as where the store bears a single request, the lanes take turns. In each lane those that
-// failed before come first of all.
+// Light requests carry almost no data (HEAD, lists, deletions, small objects) and programs wait for each: some places
+// are reserved for them, so that neither a queue of parts nor parts that all hang hold up a stat. For the other places
+// the older request goes first, whatever its lane, so that a flood of light requests does not stop a save. If none is
+// reserved, as when the store tolerates a single request, the lanes take turns. In each lane those that failed before
+// go first.
 //
 // A value without I/O; the owner guards it.
 #pragma once
@@ -22,14 +22,14 @@ namespace ckptfs::s3 {
 
 class RequestQueue {
 public:
-    // `most` requests are under way at most, `light_places` of them light.
+    // At most `most` requests are under way at once; `light_places` of the places are reserved for light ones.
     RequestQueue(int most, int light_places);
 
     void push(SharedCall call);
-    // Null where none may begin; else it is under way until ended().
+    // The next request, which is under way until ended(); null if none may begin.
     [[nodiscard]] SharedCall next();
     void ended(const Call& call);
-    // All that wait.
+    // Removes and returns all that wait.
     [[nodiscard]] std::vector<SharedCall> drain();
 
     // Adapts how many may be under way.
@@ -54,12 +54,12 @@ private:
     const int light_places_;
     Lane light_;
     Lane bulk_;
-    // The last that began; the first turn is that of bulk.
+    // Whether the last request that began was light; the first turn is that of bulk.
     bool last_was_light_ = true;
     std::uint64_t pushed_ = 0;
 };
 
-// By what is asked; GetObject knows itself how much it wants.
+// Judged by the operation; for GetObject, the operation itself knows how much it reads.
 [[nodiscard]] bool is_light(const S3Request& request);
 
 }  // namespace ckptfs::s3

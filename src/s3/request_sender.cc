@@ -16,7 +16,7 @@
 namespace ckptfs::s3 {
 namespace {
 
-// For a whole answer. Amazon S3 works at a Complete or a copy for minutes.
+// Limit for a whole reply. Amazon S3 works on a Complete or a copy for minutes.
 constexpr std::chrono::minutes kLongestAnswer{15};
 
 }  // namespace
@@ -195,7 +195,7 @@ void RequestSender::send_attempt(const SharedCall& call, Result<SharedCredential
     const bool expects_others = std::exchange(call->expects_other_credentials, false);
     if (refused_before && (expects_others || !credentials_.has_accepted())) {
         Error error = *call->credentials_error;
-        // Where none has ever been accepted, they are wrong; else they have ended, and others are on their way.
+        // If none have ever been accepted, these are wrong; else they have expired, and others are on their way.
         error.retryable = credentials_.has_accepted();
         credentials = failure(std::move(error));
     }
@@ -244,10 +244,11 @@ HttpRequest RequestSender::attempt_request(const SharedCall& call) {
     HttpRequest http = signed_request(call->request, call->attempt_headers ? call->attempt_headers() : HttpHeaders{},
                                       endpoint_, call->credentials, store_clock_.now(), payload_hash);
     http.stall_timeout = call->attempt_timeout;
-    // Changes of the same key wait for it, too. What is handed on as it comes has a length, and is left to crawl.
+    // Other changes of the same key wait for the reply, too. A body that is passed to on_body has a known length, and
+    // may crawl.
     http.answer_timeout = longest_answer();
     http.connect_timeout = std::min(http.connect_timeout, call->attempt_timeout);
-    // What is read goes on where it ended; what is sent begins anew, which is worth it once.
+    // A read continues where it ended; an upload begins again, which is worth it once.
     http.ends_when_crawling = call->on_body || call->attempt == 1;
     http.is_light = call->is_light;
     http.is_sent_once = is_sent_once(call->request);
@@ -282,7 +283,7 @@ void RequestSender::settle(const SharedCall& call, int attempt, Result<HttpRespo
         const MutexLock lock(mutex_);
         call->answered_attempt = attempt;
         note_read(*call, outcome);
-        // Not by a request that never failed: others may fail all the while.
+        // A request that never failed does not end the outage: others may fail all the while.
         outage_is_over = outcome && call->retry->has_failed && outage_was_told_ && delayed_.empty();
         outage_was_told_ = outage_was_told_ && !outage_is_over;
         if (shows_a_store(outcome)) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Signs, sends, and sends again: the attempts of all S3 operations of a mount.
 //
-// At most as many requests are under way as the store has shown it bears (halved by 503, raised again by success);
-// the others wait, first come, first served, and those that failed before first of all; those that carry almost
-// no data have places of their own. An operation is given up when no byte has moved for retry_for; time in the queue
-// does not count, nor does what a body moved in before it broke off. The first answer after an outage brings the
-// others' next attempts forward, except where the store asked for patience. A read that is late beside others of its
-// size is ended and sent again on another connection (late_reads.h).
+// At most as many requests are under way as the store has shown that it tolerates (halved by 503, raised again by
+// success); the others wait, first come, first served, but those that failed before go first; those that carry almost
+// no data have reserved places. An operation is given up when no byte has moved for retry_for; time in the queue does
+// not count, nor does the time in which a body moved before it broke off. The first reply after an outage brings the
+// next attempts of other requests forward, unless the store asked them to slow down. A read that is late compared with
+// others of its size is ended and sent again on another connection (late_reads.h).
 //
 // request_sender_recovery.cc has what follows a failure, request_sender_reads.cc late reads.
 //
@@ -49,7 +49,7 @@ struct S3Dependencies {
     CredentialsProvider& credentials;
     // In [0, 1); called under a lock.
     std::function<double()> random;
-    // Told of every attempt, on the thread where it ends.
+    // Notified of every attempt, on the thread where it ends.
     std::vector<AttemptObserver*> observers{};
 };
 
@@ -57,7 +57,7 @@ struct S3Statistics {
     std::uint64_t requests = 0;
     std::uint64_t retries = 0;
     std::uint64_t slow_downs = 0;
-    // Asked again on another connection.
+    // Reads that were sent again on another connection.
     std::uint64_t late_reads = 0;
     std::uint64_t in_flight = 0;
     std::uint64_t waiting = 0;
@@ -72,10 +72,11 @@ public:
     RequestSender(const RequestSender&) = delete;
     RequestSender& operator=(const RequestSender&) = delete;
 
-    // call->done is called exactly once, then dropped; or call->before_retry takes the call back, with it.
+    // call->done is called exactly once and then dropped, unless call->before_retry takes the call back, together with
+    // it.
     void send(const SharedCall& call);
-    // Goes on with a call that ended because its outcome was unknown, as if `error` had just been answered; call->done
-    // is set anew.
+    // Continues a call that ended because its outcome was unknown, as if the reply had just been `error`; the caller
+    // has set call->done again.
     void resume(const SharedCall& call, Error error);
     // Completes everything with ECANCELED and waits for it; must not be called from a callback.
     void stop();
@@ -83,13 +84,14 @@ public:
     // As in ObjectStore.
     [[nodiscard]] int slowed_to() const { return slowed_to_; }
     [[nodiscard]] StoreHabits& habits() { return habits_; }
-    // DeleteObjects is taken with Content-MD5 only.
+    // The store accepts DeleteObjects only with Content-MD5.
     void found_deletes_want_md5() { deletes_want_md5_ = true; }
     [[nodiscard]] bool deletes_want_md5() const { return deletes_want_md5_; }
     [[nodiscard]] const std::string& bucket() const { return bucket_; }
 
 private:
-    // Each wait has its own, so that the timer of one that was cut short does not end the next of the same call.
+    // Each wait has a number of its own, so that the timer of a wait that was cut short does not end the call's next
+    // one.
     using WaitNumber = std::uint64_t;
     struct Delayed {
         SharedCall call;
@@ -116,7 +118,7 @@ private:
     void refresh_credentials(const SharedCall& call, Error error);
     void correct_clock(const SharedCall& call, Error error);
     void retry_later(const SharedCall& call, Error error);
-    // Of one that is not handed on as it comes.
+    // The limit for a reply that is not passed to on_body.
     [[nodiscard]] Milliseconds longest_answer() const;
     void retry_now(const SharedCall& call);
     void send_once_more(const SharedCall& call);
@@ -132,7 +134,7 @@ private:
     void watch_reads() REQUIRES(mutex_);
     void look_for_late_reads();
     void note_read(const Call& call, const Result<HttpResponse>& outcome) REQUIRES(mutex_);
-    // The attempt was ended here, to be made again.
+    // True if the attempt was ended by look_for_late_reads(), to be made again.
     [[nodiscard]] static bool was_late(const Call& call, const Error& error);
 
     // Dependencies.
@@ -162,7 +164,7 @@ private:
     RequestQueue queue_ GUARDED_BY(mutex_);
     std::unordered_map<WaitNumber, Delayed> delayed_ GUARDED_BY(mutex_);
     WaitNumber last_wait_ GUARDED_BY(mutex_) = 0;
-    // The first failure after the last answer that showed a store.
+    // Time of the first failure after the last reply for which shows_a_store() was true.
     std::optional<SteadyTime> failing_since_ GUARDED_BY(mutex_);
     std::unordered_map<Call*, HttpTransport::Id> active_ GUARDED_BY(mutex_);
     std::uint64_t outstanding_ GUARDED_BY(mutex_) = 0;
@@ -170,7 +172,7 @@ private:
     bool watches_reads_ GUARDED_BY(mutex_) = false;
     bool pumping_ GUARDED_BY(mutex_) = false;
     bool stopping_ GUARDED_BY(mutex_) = false;
-    // The latest that a request was answered well with.
+    // The credentials of the last request that succeeded.
     SharedCredentials accepted_credentials_ GUARDED_BY(mutex_);
     std::optional<SteadyTime> told_at_ GUARDED_BY(mutex_);
     bool outage_was_told_ GUARDED_BY(mutex_) = false;

@@ -11,7 +11,7 @@ namespace {
 
 // A part of LateReads::kLeastPatience.
 constexpr Milliseconds kLookEvery{50};
-// What hangs on every connection is left to --stall-timeout and --retry-for.
+// A read that hangs on every connection is left to --stall-timeout and --retry-for.
 constexpr int kMostTimesLate = 3;
 
 }  // namespace
@@ -69,7 +69,7 @@ void RequestSender::note_read(const Call& call, const Result<HttpResponse>& outc
     }
 }
 
-// One that its caller has canceled, too, is canceled again by the next answer.
+// A call that its caller has canceled, too, is canceled again by the next reply.
 bool RequestSender::was_late(const Call& call, const Error& error) {
     return call.late_attempt == call.attempt && error.errno_value == ECANCELED;
 }

@@ -17,20 +17,22 @@ namespace {
 constexpr Milliseconds kTellAfter{1'000};
 constexpr Milliseconds kTellEvery{30'000};
 
-// Of uploads whose bytes take time to leave: less is in the kernel's buffers at once.
+// The smallest body whose bytes take time to leave: less is in the kernel's buffers at once.
 constexpr std::size_t kSmallestPart = std::size_t{1} << 20;
 
-// As long without an answer that shows a store is an outage; what is shorter, backoff alone gets over as fast.
+// An outage is at least this long without a reply that shows a store; from a shorter one, backoff alone recovers as
+// fast.
 constexpr Milliseconds kOutage{5'000};
-// After one, those that wait come back spread over this, or sooner where their turn is sooner: the nodes of a job find
-// the store back in the same moment.
+// After an outage, the waiting requests are sent spread over this time, or at their own time if that is sooner: all
+// nodes of a job see the store return at the same moment.
 constexpr Milliseconds kComeBackWithin{3'000};
 
 }  // namespace
 
-// Nothing tells when a body's bytes leave. But none stalls for longer than its attempt may, so that what took much
-// longer moved until that long before its end. The first failure needs no such account: it begins the time. Where the
-// store has answered, it may have worked all the while at what was there at once: of a part alone it is known.
+// Nothing shows when a body's bytes leave. But no attempt stalls for longer than its timeout, so that one that took
+// much longer was moving until that long before its end. The first failure needs no such correction: it begins the
+// time. If the store has replied, it may have worked all the while on a body that was there at once; only for a part is
+// that ruled out.
 void RequestSender::leave_out_time_that_moved(const Call& call, const Error& error) const {
     const S3Request& request = call.request;
     const bool may_have_worked =
@@ -85,8 +87,8 @@ void RequestSender::refresh_credentials(const SharedCall& call, Error error) {
         retry_now(call);
         return;
     }
-    // Others may come late: written by a person or a program that is behind. The store may also have erred. It is not
-    // asked all the time, nor is the source.
+    // Other credentials may come late: from a person or a program that is behind. The store may also have erred.
+    // Neither the store nor the source is asked all the time.
     error.retryable = true;
     retry_later(call, std::move(error));
 }
@@ -126,7 +128,7 @@ void RequestSender::send_once_more(const SharedCall& call) {
         enqueue(call);
         return;
     }
-    // A copy: the call is given another while it runs.
+    // A copy, because the call is given another one while it runs.
     const auto before_retry = call->before_retry;
     before_retry(call);
     leave();
@@ -138,7 +140,7 @@ void RequestSender::retry_later(const SharedCall& call, Error error) {
     ++retry.failed_attempts;
     retry.has_failed = true;
     if (!retry.failing_since) {
-        // It was without progress for as long as it took to notice.
+        // There was no progress for as long as the timeout.
         const bool timed_out = error.errno_value == ETIMEDOUT;
         retry.failing_since = timed_out ? now - std::max(error.without_result, call->attempt_timeout) : now;
     }
@@ -168,7 +170,7 @@ void RequestSender::retry_later(const SharedCall& call, Error error) {
     }
     if (!delay) {
         retry.given_up = true;
-        // An error that new credentials would have mended stays as it is.
+        // An error that new credentials would have resolved keeps its errno.
         error.errno_value = recovery_of(error) == Recovery::kRefreshCredentials ? error.errno_value : EIO;
         error.message += format("; given up after {:.1f} s without progress and {} attempts",
                                 static_cast<double>(failing_for.count()) / 1000.0, retry.failed_attempts);

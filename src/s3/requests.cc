@@ -36,7 +36,7 @@ void add_all(HttpHeaders& headers, const std::map<std::string, std::string>& mor
     headers.insert(headers.end(), more.begin(), more.end());
 }
 
-// Comes last: what an object that is copied had is among the headers by then.
+// Comes last: the headers of a copied object are there by then.
 void add_encryption(HttpHeaders& headers, const RequestDefaults& defaults) {
     if (defaults.encryption.empty()) {
         return;
@@ -229,7 +229,7 @@ S3Request list_parts_request(const UploadId& upload, int part_number_marker) {
 
 std::size_t largest_answer(const S3Request& request) {
     constexpr std::size_t kPage = std::size_t{16} << 20;
-    // Less than 1 KiB, but for the blanks that a store sends while it works at a Complete or a copy.
+    // Less than 1 KiB, except for the blanks that a store sends while it works on a Complete or a copy.
     constexpr std::size_t kOther = std::size_t{1} << 20;
     if (request.method == "HEAD") {
         return 0;

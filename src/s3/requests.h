@@ -31,7 +31,7 @@ struct RequestDefaults {
     std::string storage_class;
     // False for stores that refuse checksum headers.
     bool checksums = true;
-    // As StoreConfig has it; takes the place of what an object that is copied had.
+    // As in StoreConfig; replaces the encryption of an object that is copied.
     std::string encryption;
     std::string kms_key_id;
 };
@@ -44,20 +44,20 @@ struct RequestDefaults {
 [[nodiscard]] S3Request copy_request(const RequestDefaults& defaults, const CopyRequest& copy);
 [[nodiscard]] S3Request list_request(const ListRequest& list);
 [[nodiscard]] S3Request delete_request(const RemoveRequest& remove);
-// Without the checksum of its body, which the operation needs.
+// Without the checksum of its body, which the caller has to add.
 [[nodiscard]] S3Request delete_many_request(const std::vector<RemoveRequest>& requests);
 [[nodiscard]] S3Request create_upload_request(const RequestDefaults& defaults, const CreateUploadRequest& create);
 [[nodiscard]] S3Request upload_part_request(const RequestDefaults& defaults, const UploadPartRequest& part);
 [[nodiscard]] S3Request upload_part_copy_request(const RequestDefaults& defaults, const UploadPartCopyRequest& part);
 [[nodiscard]] S3Request complete_request(const CompleteRequest& complete);
 [[nodiscard]] S3Request abort_request(const UploadId& upload);
-// `encoded`: the answer can hold any key then.
+// `encoded`: keys are percent-encoded in the reply, which can then hold any key.
 [[nodiscard]] S3Request list_uploads_request(const std::string& prefix, const std::string& key_marker,
                                              const std::string& upload_id_marker, bool encoded = true);
 [[nodiscard]] S3Request list_parts_request(const UploadId& upload, int part_number_marker);
 
-// How much of a success is collected for it at most. A page of a list has 1,000 names, of uploads 10,000 on some
-// stores: 16 MiB are enough for names of 1,024 bytes, each of them escaped by six.
+// How many bytes of a successful reply are collected at most. A page of a list has 1,000 names, of uploads 10,000 on
+// some stores: 16 MiB are enough for names of 1,024 bytes, each of them escaped by six.
 [[nodiscard]] std::size_t largest_answer(const S3Request& request);
 // As in HttpRequest: all that changes the store, except UploadPart, which puts the same bytes in the same place.
 [[nodiscard]] bool is_sent_once(const S3Request& request);

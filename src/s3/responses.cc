@@ -90,7 +90,7 @@ Milliseconds retry_after(const HttpResponse& response) {
     }
     const std::string_view value = response.header("retry-after");
     if (const auto seconds = parse_offset(value)) {
-        // No limit of its own, but one that can be added to.
+        // Not a limit of its own, but a value that can be added to.
         return std::chrono::seconds(std::min<std::uint64_t>(*seconds, kLongestWaitSeconds));
     }
     const auto until = parse_http_date(value);

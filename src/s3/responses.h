@@ -19,17 +19,17 @@ struct ContentRange {
     std::uint64_t total = 0;
 };
 
-// "bytes 0-9/443"; nothing for another form, an unknown total, or an end beyond it.
+// "bytes 0-9/443"; empty for another form, an unknown total, or an end beyond it.
 [[nodiscard]] std::optional<ContentRange> parse_content_range(std::string_view text);
-// With the quotes that belong to an ETag (RFC 9110, 8.8.3) and that some servers leave out of XML: the ETag of one
-// version is the same text wherever it was read.
+// Adds the quotes that belong to an ETag (RFC 9110, 8.8.3) and that some servers leave out of XML, so that the ETag of
+// one version is the same text wherever it was read.
 [[nodiscard]] std::string quoted_etag(std::string etag);
 [[nodiscard]] std::optional<std::uint64_t> content_length(const HttpResponse& response);
-// Size from Content-Range, else from Content-Length; nothing where neither is there.
+// Size from Content-Range, else from Content-Length; empty if neither is there.
 [[nodiscard]] std::optional<ObjectInfo> object_info(const std::string& key, const HttpResponse& response);
 
-// Retry-After of a 503 or 429, in seconds or as a date, which is compared with the answer's own Date; 0 for any
-// other answer, and where it is absent.
+// Retry-After of a 503 or 429, in seconds or as a date, which is compared with the reply's own Date; 0 for any other
+// reply, and if it is absent.
 [[nodiscard]] Milliseconds retry_after(const HttpResponse& response);
 
 }  // namespace ckptfs::s3

@@ -24,7 +24,7 @@
 namespace ckptfs::s3 {
 namespace {
 
-// Bytes of a list, by which it is compared with others.
+// Bytes of a list per key, to compare lists by size (LateReads).
 constexpr std::uint64_t kListedKey = 512;
 
 RequestDefaults defaults_of(const StoreConfig& config) {
@@ -60,11 +60,11 @@ std::string sent_checksum(const S3Request& request) {
     return {};
 }
 
-// As StoreHabits knows them.
+// Names in StoreHabits.
 constexpr const char* kPartCopy = "UploadPartCopy";
 constexpr const char* kNoPartCopy = "no UploadPartCopy";
 
-// What an error to it shows of the store.
+// Notes what an error of UploadPartCopy shows about the store.
 void note_part_copy(RequestSender& sender, const Error& error) {
     const bool lacks = is_not_implemented(error) || error.http_status == 405;
     if (lacks && sender.habits().note(kNoPartCopy)) {
@@ -76,7 +76,7 @@ void note_part_copy(RequestSender& sender, const Error& error) {
     }
 }
 
-// Callers take the prefix off the keys that they get.
+// Fails if the page has other keys: callers take the prefix off the keys that they get.
 Result<ListResponse> only_below(const std::string& prefix, ListResponse page) {
     const auto is_foreign = [&prefix](std::string_view key) { return !key.starts_with(prefix); };
     const auto object = std::find_if(page.objects.begin(), page.objects.end(),
@@ -90,13 +90,13 @@ Result<ListResponse> only_below(const std::string& prefix, ListResponse page) {
                           escaped(object != page.objects.end() ? object->key : *common), escaped(prefix)));
 }
 
-// A store that says nothing has accepted the one it was sent.
+// A store that sends no checksum has accepted the one it was sent.
 Status compare_checksum(const std::string& ours, const HttpResponse& response) {
     const std::string_view theirs = response.header("x-amz-checksum-crc32c");
     return ours.empty() || theirs.empty() || theirs == ours ? Status{} : damaged(ours, theirs);
 }
 
-// The moment of the answer stands for that of the object, which no answer to a write carries.
+// The time of the reply stands for that of the object, which no reply to a write carries.
 WallTime answered_at(const HttpResponse& response) {
     return parse_http_date(response.header("date")).value_or(WallTime{});
 }
@@ -158,7 +158,7 @@ void S3Store::put(PutRequest request, StoreDone<PutResponse> done) {
             put.headers.emplace_back("x-amz-checksum-crc32c", crc32c_base64(crc32c(put.body)));
         };
     }
-    // The checksum is looked for when the answer is read: it may have been computed only before the first attempt.
+    // The checksum is looked up when the reply is read: it may have been computed only before the first attempt.
     auto read = [raw = call.get()](const HttpResponse& response) {
         return read_put(response, sent_checksum(raw->request));
     };
@@ -194,7 +194,7 @@ void S3Store::list(ListRequest request, StoreDone<ListResponse> done) {
         });
     };
     const SharedCall call = make_simple_call<ListResponse>(list_request(request), read, std::move(answered));
-    // A look at a name is no page.
+    // The lookup of a name is not compared with whole pages.
     call->kind = LateReads::kind_of(call->request.operation, static_cast<std::uint64_t>(request.max_keys) * kListedKey);
     sender_->send(call);
 }
@@ -277,11 +277,11 @@ void S3Store::upload_part_copy(UploadPartCopyRequest request, StoreDone<Uploaded
 }
 
 bool S3Store::lacks_part_copy(const std::string& source_key) const {
-    // Ceph's gateway decodes this key twice: for "p%20q" it copies "p q" where that exists, and says nothing.
+    // Ceph's gateway decodes this key twice: for "p%20q" it copies "p q" if that exists, without an error.
     return source_key.find('%') != std::string::npos || sender_->habits().has(kNoPartCopy);
 }
 
-// A part of an upload that does not exist: nothing comes of it, and only a store that copies parts says why.
+// Copies a part to an upload that does not exist: that has no effect, and only a store that copies parts says why.
 void S3Store::find_part_copy(std::string key, std::function<void()> found) {
     if (sender_->habits().has(kNoPartCopy) || sender_->habits().has(kPartCopy)) {
         found();
@@ -291,7 +291,7 @@ void S3Store::find_part_copy(std::string key, std::function<void()> found) {
     request.upload = {key, "ckptfs-looks-for-UploadPartCopy"};
     request.part_number = 1;
     request.source_key = std::move(key);
-    // Ceph's gateway ends with an assertion where it cannot decode the key once more, as with "50%".
+    // Ceph's gateway ends with an assertion if it cannot decode the key once more, as with "50%".
     std::replace(request.source_key.begin(), request.source_key.end(), '%', '-');
     auto call = std::make_shared<Call>();
     call->request = upload_part_copy_request(defaults_, request);

@@ -43,15 +43,15 @@ public:
     void list_uploads(std::string prefix, StoreDone<std::vector<OpenUpload>> done) override;
     void list_parts(UploadId upload, StoreDone<std::vector<UploadedPart>> done) override;
 
-    // Completes what is under way with ECANCELED and returns when nothing is; what is asked later ends so at once. Must
+    // Completes what is under way with ECANCELED and returns when nothing is; later requests end with it at once. Must
     // not be called from a callback.
     void stop() { sender_->stop(); }
-    // As Endpoint has it.
+    // Endpoint::server.
     [[nodiscard]] const std::string& server() const { return server_; }
     [[nodiscard]] S3Statistics statistics() const { return sender_->statistics(); }
 
 private:
-    // Null where any version will do.
+    // Null if any version will do.
     [[nodiscard]] std::shared_ptr<VersionPin> pin(const char* header, const std::string& key,
                                                   const std::string& etag) const;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From an S3 operation to the HTTP request of one attempt. Pure.
+// Makes the HTTP request of one attempt from an S3 request. Pure.
 #pragma once
 
 #include <string_view>

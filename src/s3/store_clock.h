@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The store's time, for what is compared with what the store has dated: Last-Modified, and when an upload began. S3
+// The store's time, for comparison with times that the store has set: Last-Modified, and when an upload began. S3
 // serves a machine whose clock is minutes off, and requests of one that is further off are signed with the store's
 // time.
 //
@@ -19,17 +19,17 @@ namespace ckptfs::s3 {
 
 class StoreClock final : public Clock, public AttemptObserver {
 public:
-    // The store tells the second, of when it began to answer; less is no difference.
+    // Less is treated as no difference: a store gives the second in which it began to reply.
     static constexpr std::chrono::seconds kTolerated{5};
 
     explicit StoreClock(const Clock& machine) : machine_(machine) {}
 
     [[nodiscard]] SteadyTime now() const override { return machine_.now(); }
-    // This machine's, until an answer has come.
+    // This machine's time until a reply has come.
     [[nodiscard]] WallTime wall_now() const override {
         return machine_.wall_now() + WallTime::duration(ahead_.load(std::memory_order_relaxed));
     }
-    // An answer is dated as it begins: one that took long tells nothing.
+    // A reply has the time at which it began: one that took long is ignored.
     void ended(const Attempt& attempt) override {
         if (attempt.server_time && attempt.duration < kQuick) {
             take(*attempt.server_time - machine_.wall_now());
@@ -43,8 +43,8 @@ private:
         return difference > kTolerated || difference < -kTolerated;
     }
 
-    // It does not go to and fro with the answers. After the first, a change is believed when two in turn tell of it:
-    // one server of many, or one page of a proxy, may be wrong.
+    // Does not follow every reply: after the first, a change is believed when two replies in turn show it, because one
+    // server of many, or one page of a proxy, may be wrong.
     void take(WallTime::duration ahead) {
         const MutexLock lock(mutex_);
         const bool is_first = !std::exchange(was_told_, true);
@@ -63,7 +63,7 @@ private:
     std::atomic<WallTime::rep> ahead_{0};
     Mutex mutex_;
     bool was_told_ GUARDED_BY(mutex_) = false;
-    // As ahead_, of the last answer, where that was the first to tell it.
+    // The difference in the last reply, as in ahead_, if that reply was the first to show it.
     std::optional<WallTime::duration> change_ GUARDED_BY(mutex_);
 };
 

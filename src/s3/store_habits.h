@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the store was found to do otherwise than S3, kept for as long as it is used, so that what it refuses is not sent
-// to it again with every operation.
+// How the store was found to differ from S3, kept for as long as it is used, so that what it refuses is not sent to it
+// again with every operation.
 //
 // Threads: all functions may be called from any thread.
 #pragma once
@@ -19,7 +19,7 @@ enum class SentCondition : std::uint8_t { kAsInS3, kWithoutQuotes, kNotAtAll };
 
 class StoreHabits {
 public:
-    // True the first time: it is worth a log line.
+    // Notes a habit. True the first time: it is worth a log line.
     bool note(const std::string& habit) {
         const MutexLock lock(mutex_);
         return told_.insert(habit).second;
@@ -29,9 +29,9 @@ public:
         return told_.contains(habit);
     }
 
-    // A condition of this kind was taken only when sent so, although it held. Believed when it was seen twice, and no
-    // other was taken as in S3 in between: a proxy may have refused the first, and while it was looked at, the version
-    // may have gone and come back. True when it comes to be believed: it is worth a log line.
+    // Notes that a condition of this kind held, and was accepted only when sent in this way. That is believed when it
+    // was seen twice, and none was accepted in another way in between: a proxy may have refused the first, and while it
+    // was checked, the version may have gone and come back. True when it comes to be believed: it is worth a log line.
     bool took(const std::string& kind, SentCondition sent) {
         const MutexLock lock(mutex_);
         Seen& seen = conditions_[kind];

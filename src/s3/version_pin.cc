@@ -24,7 +24,8 @@ bool is_same_version(std::string_view etag, std::string_view other) {
     return without_quotes(etag) == without_quotes(other);
 }
 
-// Swift judges the sources of copies by how they were uploaded; the ETag of what came in parts ends in their number.
+// Swift evaluates the condition on the source of a copy by how that was uploaded; the ETag of a multipart upload ends
+// in the number of its parts.
 std::string condition_kind(std::string_view header, std::string_view operation, std::string_view etag) {
     const bool in_parts = header != "if-match" && etag.find('-') != std::string_view::npos;
     return std::string(header) + " of " + std::string(operation) + (in_parts ? " in parts" : "");
@@ -71,12 +72,12 @@ void VersionPin::look(const SharedCall& call, Error refusal, std::function<void(
            [self = shared_from_this(), call, refusal = std::move(refusal),
             decided = std::move(decided)](const Status& is_there) {
                if (!is_there) {
-                   // A condition that the store does not know says nothing: what was seen does.
+                   // A refusal by a store that does not know the condition says nothing: the HEAD does.
                    decided(failure(self->was_judged_ ? refusal : is_there.error()));
                    return;
                }
                const bool has_quotes = without_quotes(self->etag_) != self->etag_;
-               // Its headers are there.
+               // The headers that it adds are there already.
                call->prepare = nullptr;
                self->send_as(*call, self->sent_ == SentCondition::kAsInS3 && self->header_ == "if-match" && has_quotes
                                         ? SentCondition::kWithoutQuotes
@@ -115,13 +116,13 @@ void VersionPin::tell() const {
 }
 
 void VersionPin::confirm(const SharedCall& call, const std::string& written, std::function<void(Status)> confirmed) {
-    // It was the condition that was in the way.
+    // The success shows that the condition was in the way.
     const bool is_known = sender_->habits().took(kind(*call), sent_);
     if (!is_left_out()) {
         confirmed({});
         return;
     }
-    // A proxy may not know the condition, once; a store that has judged it does so again.
+    // A proxy may not know the condition, once; a store that has evaluated it does so again.
     if (is_known || was_judged_) {
         tell();
     }

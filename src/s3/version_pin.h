@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A request that is to take effect on one version only (If-Match, x-amz-copy-source-if-match), where the store judges
-// that otherwise than S3.
+// A request that must take effect on one version only (If-Match, x-amz-copy-source-if-match), for stores that evaluate
+// this differently from S3.
 //
-// A refusal is believed where another version is there. Where it is the one that was asked for, the store does not mean
-// what it says: some versions of radosgw compare If-Match of a write with the ETag without its quotes; OpenStack Swift
-// takes none on writes (501), and its release 2.30 refuses every pinned copy of what was uploaded in parts. Then the
-// condition is sent as that store understands it, or not at all; without it the version is looked at before each
-// attempt and after the last, which leaves others a moment in between. What the store was found to take of each
-// operation, twice, is sent to it at once from then on (store_habits.h), and one line of the log says so.
+// A refusal is believed if another version is there. If the requested one is there, the store does not mean what it
+// says: some versions of radosgw compare If-Match of a write with the ETag without its quotes; OpenStack Swift accepts
+// none on writes (501), and its release 2.30 refuses every pinned copy of what was uploaded in parts. Then the
+// condition is sent as that store understands it, or not at all; without it the version is checked with HEAD before
+// each attempt and after the last, which leaves others a moment in between. What the store was found to accept for an
+// operation, twice, is sent at once from then on (store_habits.h), and one line of the log says so.
 //
-// Ownership: shared; kept by what it hands on. Threads: as the call that it belongs to.
+// Ownership: shared; its callbacks keep it alive. Threads: those of the call that it belongs to.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +27,9 @@ namespace ckptfs::s3 {
 
 inline constexpr const char* kSourceIfMatch = "x-amz-copy-source-if-match";
 
-// What a store may judge in a way of its own, as StoreHabits knows it. `etag`: the one that is demanded.
+// The name in StoreHabits of a condition that a store may evaluate in its own way. `etag`: the one that is demanded.
 [[nodiscard]] std::string condition_kind(std::string_view header, std::string_view operation, std::string_view etag);
-// Some stores send ETags without quotes.
+// Compares ETags without their quotes, which some stores leave out.
 [[nodiscard]] bool is_same_version(std::string_view etag, std::string_view other);
 
 class VersionPin : public std::enable_shared_from_this<VersionPin> {
@@ -38,19 +38,20 @@ public:
     VersionPin(std::shared_ptr<RequestSender> sender, std::string header, std::string key, std::string etag)
         : sender_(std::move(sender)), header_(std::move(header)), key_(std::move(key)), etag_(std::move(etag)) {}
 
-    // Before the call is sent: changes it as this store is known to want it. A failure: the version is not there.
+    // Called before the call is sent: changes it to what this store is known to accept. A failure: the version is not
+    // there, or the HEAD failed.
     void prepare(const SharedCall& call, std::function<void(Status)> prepared);
     // Whether this may be a refusal of the condition that says nothing about the version.
     [[nodiscard]] bool may_be_misjudged(const Error& error) const;
-    // Looks at the version. Where it is there the call has been changed, and is to be sent again; else what its refusal
-    // means.
+    // Checks the version with HEAD after a refusal. Success: it is there, and the call has been changed and is to be
+    // sent again. A failure: what the refusal means.
     void look(const SharedCall& call, Error refusal, std::function<void(Status again)> decided);
-    // The condition is not sent: looks take its place.
+    // The condition is not sent: HEADs take its place.
     [[nodiscard]] bool is_left_out() const { return sent_ == SentCondition::kNotAtAll; }
-    // Before a call is sent once more: whether the version is still there, where the condition is left out.
+    // Called before a call is sent again: checks that the version is still there, if the condition is left out.
     void look_again(const SharedCall& call, std::function<void(Status)> looked) const;
-    // After a success: whether the version is known to have been there, too. `written`: the ETag that the call has
-    // written under the key, empty for a copy's source.
+    // Called after a success: checks that the version was there, if the condition is left out. `written`: the ETag that
+    // the call has written under the key, empty for a copy's source.
     void confirm(const SharedCall& call, const std::string& written, std::function<void(Status)> confirmed);
 
 private:
@@ -58,7 +59,7 @@ private:
         return condition_kind(header_, call.request.operation, etag_);
     }
     void send_as(Call& call, SentCondition sent);
-    // Fails as the condition would where another version than `etag` is there.
+    // Fails as the condition would if another version than `etag` is there.
     void expect(const SharedCall& call, std::string etag, std::function<void(Status)> looked) const;
     void tell() const;
 

@@ -23,8 +23,8 @@ bool is_hexadecimal(char each) {
     return (each >= '0' && each <= '9') || (each >= 'a' && each <= 'f');
 }
 
-// Empty where it cannot be one. That of an upload in parts ends in their number, and that of what is encrypted by a key
-// of its owner is of other bytes (Amazon S3 API, Object).
+// The MD5 in an ETag; empty if the ETag cannot be one. That of an upload in parts ends in their number, and that of an
+// object encrypted by a key of its owner is of other bytes (Amazon S3 API, Object).
 std::string md5_of_etag(const HttpResponse& head) {
     std::string_view etag = head.header("etag");
     if (etag.size() >= 2 && etag.front() == '"' && etag.back() == '"') {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compares the bytes of a whole object with what the store says of them: with the checksum that it keeps, or with the
-// ETag where that is an MD5 of the bytes.
+// ETag if that is an MD5 of the bytes.
 //
-// Ownership: of one request. Threads: as its answers.
+// Ownership: belongs to one request. Threads: those of its reply.
 #pragma once
 
 #include <cstdint>
@@ -28,11 +28,11 @@ public:
             digest_->take(bytes);
         }
     }
-    // Not every store makes ETags of MD5: one that does not fit says something only where others of it have fitted.
+    // Not every store makes ETags of MD5: a mismatch counts only if other ETags of the store have matched.
     [[nodiscard]] Verdict verdict(StoreHabits& habits);
 
 private:
-    // Null where the store has no digest of the bytes, or only one that this machine does not compute.
+    // Null if the store has no digest of the bytes, or only one that this machine does not compute.
     std::unique_ptr<RunningDigest> digest_;
     std::string expected_;
     bool is_etag_ = false;

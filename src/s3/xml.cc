@@ -28,11 +28,12 @@ Failure malformed(std::string_view what) {
     return Failure(std::move(error));
 }
 
-// What an answer may be made of: some 16 MiB as it comes, and 128 bytes for each of these, which is 32 MiB. A page of
-// 10,000 uploads, the longest there is, has 20 tags for each.
+// Limits the memory of a reply: some 16 MiB as it comes, and 128 bytes for each of these marks, which is 32 MiB. A page
+// of 10,000 uploads, the longest there is, has 20 tags for each.
 constexpr std::size_t kMostMarks = std::size_t{256} << 10;
 
-// Begins of tags and of values of attributes, each of which may become two nodes at most: an element and its text.
+// Counts the beginnings of tags and of attribute values, each of which may become two nodes at most: an element and its
+// text.
 std::size_t marks_in(std::string_view body) {
     std::size_t marks = 0;
     for (std::size_t at = body.find_first_of("<="); at < body.size(); at = body.find_first_of("<=", at + 1)) {
@@ -42,10 +43,10 @@ std::size_t marks_in(std::string_view body) {
     return marks;
 }
 
-// Prefixes of XML names are not S3's: elements are compared as they are written.
+// S3 has no prefixes in XML names: elements are compared as they are written.
 class Document {
 public:
-    // Whole text of elements matters: keys may begin or end with blanks, or be nothing else.
+    // The whole text of an element matters: keys may begin or end with blanks, or be nothing else.
     explicit Document(std::string_view body) {
         if (marks_in(body) <= kMostMarks) {
             parsed_ =
@@ -54,7 +55,7 @@ public:
     }
 
     [[nodiscard]] bool well_formed() const { return static_cast<bool>(parsed_); }
-    // Empty where the root has none of these names.
+    // Empty if the root has none of these names.
     [[nodiscard]] pugi::xml_node root(std::initializer_list<const char*> names) const {
         pugi::xml_node found;
         for (const char* name : names) {
@@ -92,12 +93,12 @@ std::optional<std::uint64_t> size_of(const pugi::xml_node& parent) {
     return size;
 }
 
-// Keys are percent-encoded where the answer says so: not every store does what encoding-type=url asks.
+// Keys are percent-encoded if the reply says so: not every store does what encoding-type=url asks.
 class KeyDecoder {
 public:
     explicit KeyDecoder(const pugi::xml_node& root) : encoded_(text_of(root, "EncodingType") == "url") {}
 
-    // Where it says nothing, a key with a percent sign may be encoded or not.
+    // If the reply does not say, a key with a percent sign may be encoded or not.
     [[nodiscard]] bool is_sure(std::string_view key) const {
         return encoded_ || key.find('%') == std::string_view::npos;
     }
@@ -136,7 +137,7 @@ constexpr const char* kNamespace = "http://s3.amazonaws.com/doc/2006-03-01/";
 
 std::optional<S3ErrorBody> parse_error_body(std::string_view body) {
     const Document document(body);
-    // Services beside S3 put it into an envelope.
+    // Other AWS services put it into an envelope.
     const pugi::xml_node envelope = document.root({"ErrorResponse"});
     const pugi::xml_node root = envelope ? envelope.child("Error") : document.root({"Error"});
     if (!root) {
@@ -149,7 +150,7 @@ std::optional<S3ErrorBody> parse_error_body(std::string_view body) {
 Result<Credentials> parse_assumed_role(std::string_view body) {
     const Document document(body);
     const pugi::xml_node response = document.root({"AssumeRoleResponse", "AssumeRoleWithWebIdentityResponse"});
-    // The result is called as the response is.
+    // The name of the result depends on that of the response.
     const pugi::xml_node keys = response.first_child().child("Credentials");
     Credentials credentials{text_of(keys, "AccessKeyId"), Secret(text_of(keys, "SecretAccessKey")),
                             Secret(text_of(keys, "SessionToken")), parse_iso8601(text_of(keys, "Expiration"))};

@@ -17,10 +17,10 @@
 
 namespace ckptfs::s3 {
 
-// The body's <Error>; nothing where the body is something else.
+// The body's <Error>; empty if the body is something else.
 [[nodiscard]] std::optional<S3ErrorBody> parse_error_body(std::string_view body);
 
-// What AssumeRole and AssumeRoleWithWebIdentity of the Security Token Service answer.
+// The reply to AssumeRole and AssumeRoleWithWebIdentity of the Security Token Service.
 [[nodiscard]] Result<Credentials> parse_assumed_role(std::string_view body);
 
 [[nodiscard]] Result<ListResponse> parse_list_result(std::string_view body);
@@ -41,7 +41,7 @@ struct WrittenObject {
 
 struct UploadPage {
     std::vector<OpenUpload> uploads;
-    // False where the store has not said whether its keys are encoded, and one of them may be.
+    // False if the store has not said whether its keys are encoded, and one of them may be.
     bool are_keys_known = true;
     bool truncated = false;
     std::string next_key_marker;
@@ -63,9 +63,9 @@ struct KeyFailure {
 [[nodiscard]] Result<std::vector<KeyFailure>> parse_delete_result(std::string_view body);
 
 [[nodiscard]] std::string complete_upload_body(const std::vector<UploadedPart>& parts);
-// Quiet: the answer names only what was not deleted.
+// Quiet: the reply names only what was not deleted.
 [[nodiscard]] std::string delete_objects_body(const std::vector<RemoveRequest>& requests);
-// Whether each reader of XML takes this text for what it is. XML 1.0 has no control characters, makes a newline of a
+// Whether every XML parser reads this text back unchanged. XML 1.0 has no control characters, makes a newline of a
 // carriage return, and may drop blanks at the ends.
 [[nodiscard]] bool is_plain_in_xml(std::string_view text);
 

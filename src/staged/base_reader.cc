@@ -13,13 +13,13 @@
 namespace ckptfs {
 namespace {
 
-// Of the same bytes, until two agree.
+// Fetches of the same bytes at most, until two agree.
 constexpr std::size_t kMostFetches = 5;
-// So much is fetched for checksums, also where not all of it is written again. What the store has a checksum of, as it
-// does of what was sent by one request, is smaller, and of more than this most is copied.
+// An object up to this size is fetched for checksums, even if not all of it is written again. One of which the store
+// has a checksum, because it was sent by one request, is smaller, and most of a larger one is copied.
 constexpr std::uint64_t kMostChecksummed = std::uint64_t{16} << 20;
 
-// Of whole blocks, the first of which begins at `offset`.
+// `bytes`: whole blocks, the first of which begins at `offset`.
 bool have_checksums(const BlockChecksums& checksums, std::uint64_t offset, const Payload& bytes) {
     for (std::uint64_t done = 0; done < bytes.size(); done += BufferPool::kPayloadSize) {
         if (!checksums.has(offset + done, crc32c(bytes.subrange(done, BufferPool::kPayloadSize)))) {
@@ -55,7 +55,7 @@ void BaseReader::open(bool again) {
                      });
 }
 
-// What is changed began with a file of this size. If the object holds another, one of the two came damaged: what is
+// The file that is changed began with this size. If the object holds another, one of the two came damaged: what is
 // read, or published, would be short.
 void BaseReader::check_size(Result<std::shared_ptr<FileReader>> reader, bool again) {
     if (reader && (*reader)->size() != size_) {

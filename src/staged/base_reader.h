@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the object that a file being changed started from; opened when it is first needed.
+// Reads the object that a file being changed started from; opens it when it is first needed.
 //
-// Ownership: shared; what is under way keeps it.
+// Ownership: shared; reads under way keep it alive.
 // Threads: read() may be called from any thread; callbacks run on any, without locks held, each exactly once.
 #pragma once
 
@@ -28,8 +28,8 @@ public:
           size_(object.size) {}
 
     void read(std::uint64_t offset, std::size_t size, FileReader::ReadDone done);
-    // For bytes that are to be written again: those of a plain object, for which nothing in it vouches, are compared
-    // with the store's checksum of it, where there is one, and with what a second request brings.
+    // For bytes that are to be written again: those of a plain object, which has no checksums in it, are compared with
+    // the store's checksum of it, if there is one, and with what a second request fetches.
     void read_to_write(std::uint64_t offset, std::size_t size, FileReader::ReadDone done);
 
 private:
@@ -40,16 +40,16 @@ private:
     };
     // Bytes of a plain object that are compared.
     struct Comparison {
-        // Of the object: whole blocks where there are checksums of these.
+        // A range of the object: whole blocks if there are checksums of these.
         ByteRange range;
-        // What is wanted of them.
+        // What is wanted of the range.
         std::uint64_t skip = 0;
         std::uint64_t size = 0;
-        // Null where the object is too large to be fetched for them: then what came so far, all of it different. The
-        // first may have been fetched for a read, long ago.
+        // `checksums` is null if the object is too large to be fetched for them: `seen` then has what came so far, all
+        // of it different. The first bytes may have been fetched for a read, long ago.
         std::shared_ptr<const BlockChecksums> checksums;
         std::vector<Payload> seen;
-        // They, and what they were compared with, were fetched once more.
+        // The bytes, and the checksums that they were compared with, were fetched once more.
         bool bytes_again = false;
         bool checksums_again = false;
         FileReader::ReadDone done;
@@ -58,7 +58,7 @@ private:
     using ChecksumsDone = std::function<void(Result<std::shared_ptr<const BlockChecksums>>)>;
 
     [[nodiscard]] ComparisonPointer comparison_of(std::uint64_t offset, std::size_t size) const;
-    // Other ones than `unless`.
+    // `done` gets checksums other than `unless`, which are fetched if need be.
     void with_checksums(const std::shared_ptr<const BlockChecksums>& unless, ChecksumsDone done);
     void checksums_here(const Result<std::shared_ptr<const BlockChecksums>>& checksums);
     void compare_with_checksums(const ComparisonPointer& comparison, const Payload& bytes);
@@ -77,10 +77,10 @@ private:
     Mutex mutex_;
     std::shared_ptr<FileReader> reader_ GUARDED_BY(mutex_);
     std::shared_ptr<ReadStream> stream_ GUARDED_BY(mutex_);
-    // Until the object has been opened. Bounded by the requests of the kernel.
+    // Reads that wait until the object has been opened. Bounded by the requests of the kernel.
     std::vector<Waiting> waiting_ GUARDED_BY(mutex_);
     std::shared_ptr<const BlockChecksums> checksums_ GUARDED_BY(mutex_);
-    // Until they have been fetched; of the bytes that are read to be written, one after the other.
+    // Wait until checksums have been fetched; few, because bytes are read to be written one range after the other.
     std::vector<ChecksumsDone> awaiting_checksums_ GUARDED_BY(mutex_);
 };
 

@@ -2,7 +2,7 @@
 // Sends what a file being changed holds through a writer, in order and as fast as the writer takes it.
 //
 // Holds one buffer of file data at a time, and none while the writer fetches what it sends before: that takes memory of
-// the same kind, and this buffer is out of reach for what frees some. Zeros are not sent: the writer fills them in.
+// the same kind, and what frees such memory cannot reach this buffer. Zeros are not sent: the writer fills them in.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@ namespace ckptfs {
 
 struct FeedSource {
     StagedContent content;
-    // Not sent either: the writer has them.
+    // Ranges that are not sent either: the writer has them.
     std::vector<FileRange> kept;
     std::shared_ptr<const StagedBytes> staged;
     std::shared_ptr<BaseReader> base;
 };
 
-// The writer's bytes end at `run.begin` or before. `done` runs on any thread.
+// Sends the bytes of `run`. The writer's bytes end at `run.begin` or before. `done` runs on any thread.
 void feed(WriteEnvironment& environment, FeedSource source, ByteRun run, std::shared_ptr<StreamWriter> writer,
           std::function<void(Status)> done);
 

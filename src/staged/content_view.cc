@@ -17,7 +17,7 @@ public:
 
     // On the disk's executor.
     void begin() {
-        // By one read, which checks each page once; over what lies in between goes what belongs there.
+        // By one read, which checks each page once; what lies between staged pieces is overwritten below.
         const ByteRun staged = extent(ByteSource::kStaged);
         if (staged.begin < staged.end) {
             if (Status read = view_.staged->read(staged.begin, place(staged)); !read) {

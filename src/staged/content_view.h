@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads what a file being changed holds, from the places where it lies.
 //
-// Ownership: a view keeps its sources. Threads: a value; callbacks run on any thread, without locks held, each exactly
-// once.
+// Ownership: a view keeps its sources alive. Threads: a value; callbacks run on any thread, without locks held, each
+// exactly once.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct ContentView {
     std::vector<ContentPiece> pieces;
     std::shared_ptr<const StagedBytes> staged;
     std::shared_ptr<BaseReader> base;
-    // To be written again: what comes of the base is made sure of.
+    // The bytes are to be written again: those of the base are checked (BaseReader::read_to_write).
     bool is_sent = false;
 
     [[nodiscard]] std::uint64_t size() const { return pieces.empty() ? 0 : pieces.back().end - pieces.front().begin; }

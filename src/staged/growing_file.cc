@@ -11,9 +11,9 @@
 namespace ckptfs {
 namespace {
 
-// What was written since the last commit began and is more is written on as any other file is.
+// If more than this was written since the last commit began, the file is streamed as any other file is.
 constexpr std::uint64_t kStreamsFrom = std::uint64_t{32} << 20;
-// While the store does not answer, so much is kept for it; then writes wait.
+// While the store does not reply, this much is kept for it; then writes wait.
 constexpr std::uint64_t kMostUnpublished = std::uint64_t{1} << 30;
 
 }  // namespace
@@ -53,7 +53,7 @@ void GrowingFile::truncate(std::uint64_t size, Done done) {
 
 void GrowingFile::begin_anew() {
     const MutexLock lock(mutex_);
-    // Of an empty version nothing is kept: it makes no difference but to the check of what has the name.
+    // Nothing of an empty version is kept: this only makes a difference to the check of what has the name.
     if (size_ == 0) {
         starts_over_ = true;
         starts_over_next_ = commit_ != nullptr;
@@ -291,7 +291,7 @@ void GrowingFile::staged(const PendingPointer& pending, std::uint64_t offset, co
     if (end_.failure()) {
         answer<PendingWrite>(pending, failure(*end_.failure()));
     } else if (!status) {
-        // There is another way.
+        // The write is streamed instead.
         staging_is_full_ = true;
         changed_from(offset);
         pending_.put_back(pending);
@@ -326,7 +326,8 @@ bool GrowingFile::step(const PendingPointer& pending, PendingTruncate& truncate)
                 .value());
         return false;
     }
-    // To nothing: what is staged is left to the commit under way, and nothing of the file depends on its end.
+    // A cut to nothing does not wait: what is staged is left to the commit under way, and nothing of the file depends
+    // on its end.
     const bool cuts_what_is_sent = size > 0 && size < being_sent();
     if (cuts_what_is_sent || (commit_ && size > size_ + kStreamsFrom)) {
         return false;
@@ -356,7 +357,7 @@ void GrowingFile::cut(std::uint64_t size) {
     if (commit_ && size == 0) {
         commit_->reads_until = 0;
         commit_->cut_to_nothing = true;
-        // What that one publishes matters as little.
+        // What that commit publishes does not matter either.
         starts_over_next_ = true;
     }
     for (FailedCommit& commit : failed_commits_) {
@@ -366,7 +367,7 @@ void GrowingFile::cut(std::uint64_t size) {
         discard_staged(size);
         return;
     }
-    // Bytes behind read as zeros, also where the file grows again.
+    // Bytes after the cut read as zeros, even if the file grows again.
     busy_ = true;
     outbox_.add([keep = self(), size, target = staged_] {
         keep->environment_.staging.post([keep, size, target] {

@@ -11,12 +11,13 @@
 namespace ckptfs {
 namespace {
 
-// Of what is in the bucket, to be sent once more: what compresses well is fetched instead.
+// At most this much of what is in the bucket is kept on the disk to be sent once more. More than this, of what
+// compresses well, is fetched instead.
 constexpr std::uint64_t kMostKept = std::uint64_t{64} << 20;
-// Requests whose answers were lost that may still take effect.
+// Requests at most whose replies were lost and that may still take effect.
 constexpr std::size_t kMostFailed = 16;
 
-// Errors that a retry does not mend.
+// Errors that a retry does not resolve.
 bool is_final(const Error& error) {
     switch (error.errno_value) {
         case ESTALE:
@@ -55,7 +56,7 @@ bool GrowingFile::names_no_version() const {
 }
 
 void GrowingFile::check_base(Done checked) {
-    // What was streamed named it when that began, and may have been long on its way.
+    // A stream named the version when it began, and may have been under way for long.
     const bool is_old_stream = commit_ && commit_->streamed && committed_ && !starts_over_;
     const bool asks = is_old_stream || names_no_version() || !failed_commits_.empty();
     if (commit_) {
@@ -91,11 +92,11 @@ Status GrowingFile::check_version(const Result<ObjectInfo>& object) {
         return id != object->metadata.end() && commit.write_id == id->second;
     });
     if (ours != failed_commits_.end()) {
-        // Only its answer was lost.
+        // Only its reply was lost.
         committed_ = CommittedObject{object->etag, object->size, ours->size, object->last_modified};
         frames_.reset();
         kept_ = ours->unchanged;
-        // Nor does that one matter where the file was cut to nothing since.
+        // That version does not matter either if the file was cut to nothing since.
         starts_over_ = starts_over_ && ours->cut_to_nothing;
         overwrite_ = Overwrite::kAllowed;
         keep_recognised(std::string(ours->write_id));
@@ -197,13 +198,14 @@ void GrowingFile::base_checked(const CommitPointer& commit, const Status& checke
 
 void GrowingFile::send(const CommitPointer& commit) {
     if (names_no_version() && !commit->has_asked) {
-        // What the commit before has fetched came to the disk only now: none of it is fetched again.
+        // What the previous commit has fetched came to the disk only now: none of it is fetched again, so the store has
+        // to be asked.
         check_then_send();
         return;
     }
     if (commit->cut_to_nothing) {
-        // Cut to nothing while the store was asked. What else came meanwhile is not this commit's: who wrote it may not
-        // be one whose bytes are published without a close.
+        // The file was cut to nothing while the store was asked. Anything else that came meanwhile is not part of this
+        // commit: its writer may be a process whose bytes are not published without a close.
         covers_all(*commit);
         starts_over_next_ = false;
     }
@@ -234,7 +236,7 @@ void GrowingFile::publish(const CommitPointer& commit) {
 void GrowingFile::succeeded(const Commit& commit, const CommittedObject& object) {
     committed_ = object;
     frames_ = commit.writer->committed_frames();
-    // A write that was on its way to the disk when it began may have come too late for it.
+    // A write that was on its way to the disk when the commit began may have come too late for it.
     kept_ = commit.unchanged;
     starts_over_ = std::exchange(starts_over_next_, false);
     overwrite_ = Overwrite::kAllowed;
@@ -264,7 +266,7 @@ void GrowingFile::failed(const CommitPointer& commit, const Error& error) {
         std::any_of(commit->waiting.begin(), commit->waiting.end(),
                     [](const PendingCommit& waiting) { return waiting.reason != CommitReason::kPublish; });
     if (is_waited_for || commit->streamed || is_final(error)) {
-        // Not so where what was staged could not be read, or another version is there.
+        // Not logged yet if what was staged could not be read, or if another version is there.
         const bool is_logged = commit->writer && commit->writer->failed();
         is_logged ? stop(error) : fail(error);
     } else if (commit->writer) {
@@ -276,7 +278,7 @@ void GrowingFile::failed(const CommitPointer& commit, const Error& error) {
 
 void GrowingFile::note_failed(const Commit& commit) {
     std::string id = commit.writer->write_id();
-    // It may have been told by its writer before.
+    // This commit may have been noted before.
     if (id.empty() || (!failed_commits_.empty() && failed_commits_.back().write_id == id)) {
         return;
     }
@@ -327,7 +329,7 @@ void GrowingFile::writer_ends(const FileWriter* writer, std::function<void()> en
 
 void GrowingFile::release_staged() {
     if (busy_) {
-        // What is on its way to the disk may be for what would be released: the next commit sends it from there.
+        // A write on its way to the disk may be to bytes that would be released: the next commit sends them from there.
         return;
     }
     std::uint64_t begin = prefix();
@@ -335,7 +337,7 @@ void GrowingFile::release_staged() {
         begin = kept_;
     }
     if (begin > staged_from_ && begin == size_) {
-        // All of it: also a disk that makes no holes has its space back.
+        // All of it is released: even a disk without hole punching frees its space.
         discard_staged(begin);
     } else if (begin > staged_from_) {
         staged_from_ = begin;
@@ -352,7 +354,7 @@ void GrowingFile::release_staged() {
 
 void GrowingFile::keep_fetched(StreamWriter& writer, std::uint64_t end) {
     if (releasing_ > 0) {
-        // It would be released as well.
+        // What is fetched would be released as well.
         return;
     }
     const auto fetched = std::make_shared<Fetched>();

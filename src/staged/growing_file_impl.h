@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state of one growing file.
 //
-// Writes, truncations and commits queue up and are carried out in that order, one at a time (`busy_`). A commit that is
-// reached waits in `waiting_` for the one under way (`commit_`), and what follows it in the queue does not: it covers
-// what is there when it begins. As in FileWriterImpl, calls to the outside are put into the outbox and made without the
-// mutex.
+// Writes, truncations and commits queue up and are carried out in that order, one at a time (`busy_`). A commit whose
+// turn has come waits in `waiting_` for the one under way (`commit_`), and calls after it in the queue do not: it
+// covers what is there when it begins. As in FileWriterImpl, calls to the outside are put into the outbox and made
+// without the mutex.
 #pragma once
 
 #include <cstdint>
@@ -63,22 +63,22 @@ private:
     struct Commit {
         std::vector<PendingCommit> waiting;
         std::uint64_t size = 0;
-        // From the beginning on, as they were when it began.
+        // Bytes from the beginning on that are as they were when the commit began.
         std::uint64_t unchanged = 0;
-        // What lies before this is not changed until it has ended; 0 once the file was cut to nothing: what is staged
-        // since then is elsewhere.
+        // Bytes before this are not changed until the commit has ended; 0 once the file was cut to nothing: what is
+        // staged since then is elsewhere.
         std::uint64_t reads_until = 0;
-        // Empty while the store is asked what is there, but where it was streamed.
+        // Null while the store is asked what is there, unless the commit was streamed.
         std::shared_ptr<StreamWriter> writer;
-        // What it was given is nowhere else.
+        // What the writer was given is nowhere else.
         bool streamed = false;
         // The store was asked what is there.
         bool has_asked = false;
-        // Something was changed since it began.
+        // Something was changed since the commit began.
         bool outdated = false;
         // The file was cut to nothing since.
         bool cut_to_nothing = false;
-        // It has failed, the file has not, and the next one sends all of it again.
+        // The commit has failed, the file has not, and the next commit sends all of it again.
         bool is_given_up = false;
     };
     using CommitPointer = std::shared_ptr<Commit>;
@@ -87,12 +87,12 @@ private:
     struct FailedCommit {
         std::string write_id;
         std::uint64_t size = 0;
-        // From the beginning on, as they still are.
+        // Bytes from the beginning on that are still as they were.
         std::uint64_t unchanged = 0;
         bool cut_to_nothing = false;
     };
 
-    // What a commit fetches, on its way to what is staged.
+    // Bytes that a commit fetches, on their way to the staging file.
     struct Fetched {
         std::shared_ptr<StagedBytes> staged;
         std::uint64_t begin = 0;
@@ -113,7 +113,7 @@ private:
     [[nodiscard]] bool step(const PendingPointer& pending, PendingTruncate& truncate) REQUIRES(mutex_);
     [[nodiscard]] bool step(const PendingPointer& pending, PendingCommit& commit) REQUIRES(mutex_);
     [[nodiscard]] std::uint64_t unpublished() const REQUIRES(mutex_);
-    // What the commit under way may still read of what is staged.
+    // How far the commit under way may still read what is staged.
     [[nodiscard]] std::uint64_t being_sent() const REQUIRES(mutex_) { return commit_ ? commit_->reads_until : 0; }
     [[nodiscard]] bool should_stream(std::uint64_t end) const REQUIRES(mutex_);
     void take_front() REQUIRES(mutex_);
@@ -127,7 +127,7 @@ private:
         outbox_.add([pending, status] { std::get<Call>(*pending).done(status); });
     }
     void fail(Error error) REQUIRES(mutex_);
-    // Without a line in the log: the caller, or the code that found it out, has reported it.
+    // As fail(), without a line in the log: the caller, or the code that found the error, has reported it.
     void stop(Error error) REQUIRES(mutex_);
     void end_writer(const std::shared_ptr<FileWriter>& writer, Error why) REQUIRES(mutex_);
     void ended(const Status& status) EXCLUDES(mutex_);
@@ -142,25 +142,25 @@ private:
     void truncate_through(const PendingPointer& pending, std::uint64_t size) REQUIRES(mutex_);
 
     // --- growing_file_commits.cc
-    // Of what is committed.
+    // ObjectStore::lacks_part_copy() for the committed object.
     [[nodiscard]] bool lacks_part_copy() const REQUIRES(mutex_);
-    // What the next commit copies within the store; 0 also where that is not known.
+    // How many bytes of the file the next commit copies within the store; 0 also if that is not known.
     [[nodiscard]] std::uint64_t copied_until() const REQUIRES(mutex_);
-    // From here on the next commit sends what is staged: what lies before is copied, or fetched by its writer.
+    // From this offset on the next commit sends what is staged: what lies before is copied, or fetched by its writer.
     [[nodiscard]] std::uint64_t prefix() const REQUIRES(mutex_);
     // The next commit replaces a version, and no request of it says which.
     [[nodiscard]] bool names_no_version() const REQUIRES(mutex_);
-    // Whether what a commit replaces is there, where its requests do not ask themselves. `checked` runs without the
-    // mutex.
+    // Checks that the version which a commit replaces is there, if the commit's own requests do not. `checked` runs
+    // without the mutex.
     void check_base(Done checked) REQUIRES(mutex_);
     Status check_version(const Result<ObjectInfo>& object) REQUIRES(mutex_);
-    // Of those that failed, this one is in the bucket.
+    // Notes that of the commits that failed, this one is in the bucket.
     void keep_recognised(std::string write_id) REQUIRES(mutex_);
     [[nodiscard]] std::shared_ptr<StreamWriter> make_writer(std::uint64_t begin) REQUIRES(mutex_);
     void feed_staged(const std::shared_ptr<StreamWriter>& writer, ByteRun run, Done done) REQUIRES(mutex_);
     void start_commit() REQUIRES(mutex_);
     void check_then_send() REQUIRES(mutex_);
-    // Of what is there now.
+    // Makes the commit one of what is there now.
     void covers_all(Commit& commit) const REQUIRES(mutex_);
     void base_checked(const CommitPointer& commit, const Status& checked) REQUIRES(mutex_);
     void send(const CommitPointer& commit) REQUIRES(mutex_);
@@ -170,7 +170,8 @@ private:
     void note_failed(const Commit& commit) REQUIRES(mutex_);
     void give_up(const CommitPointer& commit, const Error& error) REQUIRES(mutex_);
     void publish_later(const CommitPointer& commit, const Error& error) REQUIRES(mutex_);
-    // Its writer fails before the file does, if that fails: its upload is ended as the file decides.
+    // Called before a failed writer ends its upload: it fails before the file does, if that fails, and the file decides
+    // when the upload is ended.
     void writer_ends(const FileWriter* writer, std::function<void()> end) EXCLUDES(mutex_);
     void release_staged() REQUIRES(mutex_);
     void keep_fetched(StreamWriter& writer, std::uint64_t end) REQUIRES(mutex_);
@@ -188,7 +189,7 @@ private:
     bool busy_ GUARDED_BY(mutex_) = false;
     FileEnd end_ GUARDED_BY(mutex_){outbox_};
 
-    // What is in the bucket, and how many bytes of it are those of the file.
+    // What is in the bucket, its frames if they are known, and how many bytes of it are those of the file.
     std::optional<CommittedObject> committed_ GUARDED_BY(mutex_);
     std::optional<CommittedFrames> frames_ GUARDED_BY(mutex_);
     std::uint64_t kept_ GUARDED_BY(mutex_) = 0;
@@ -196,14 +197,14 @@ private:
     bool starts_over_ GUARDED_BY(mutex_);
     bool starts_over_next_ GUARDED_BY(mutex_) = false;
     std::vector<FailedCommit> failed_commits_ GUARDED_BY(mutex_);
-    // The write ids of those that failed up to one that was found in the bucket, until a commit succeeds. If none
-    // does, the object lacks what came since, and is no file that was saved.
+    // The write IDs of the commits that failed up to one that was found in the bucket, until a commit succeeds. If none
+    // does, that object lacks what came since, and is not a file that was saved.
     std::vector<std::string> recognised_ GUARDED_BY(mutex_);
     // The latest commit has failed, whether or not anything of it was sent, and is tried again.
     bool publish_failed_ GUARDED_BY(mutex_) = false;
 
     std::uint64_t size_ GUARDED_BY(mutex_) = 0;
-    // Bytes from here on are staged, but for those that a stream was given.
+    // Bytes from here on are staged, except those that a stream was given.
     std::uint64_t staged_from_ GUARDED_BY(mutex_) = 0;
     std::shared_ptr<StagedBytes> staged_ GUARDED_BY(mutex_);
     bool staging_is_full_ GUARDED_BY(mutex_) = false;

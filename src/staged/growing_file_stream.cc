@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way through the writer of the next commit, for what grows by much.
+// Streaming: writes go through the writer of the next commit, if the file grows by much.
 #include <algorithm>
 #include <utility>
 

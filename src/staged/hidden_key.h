@@ -16,21 +16,21 @@
 namespace ckptfs {
 
 struct HiddenPlace {
-    // Of the mount's keys; empty, or ends in '/'.
+    // The prefix of the mount's keys; empty, or ends in '/'.
     std::string prefix;
     // A UUID.
     std::string mount_id;
 };
 
-// A new one at every call, for the file that is to become `key`; where that is too long for a key, an unseen one.
+// A hidden key, a new one at every call, for the file that is to become `key`; an unseen key if it would be too long.
 [[nodiscard]] std::string new_hidden_key(const HiddenPlace& place, const std::string& key);
-// For a file that is never to be published: no commit waits for it. `key` was its name.
+// A new key for a file that is never to be published: no commit waits for it. `key` was its name.
 [[nodiscard]] std::string new_unseen_key(const HiddenPlace& place, const std::string& key);
 // What the hidden keys of all files below a directory begin with. `directory` is empty, or ends in '/'.
 [[nodiscard]] std::string hidden_prefix(const std::string& prefix, const std::string& directory);
 
 struct HiddenFile {
-    // What it is to become.
+    // The key that the file is to get.
     std::string key;
     std::string mount_id;
 };

@@ -52,7 +52,7 @@ Status StagedBytes::write_page(const PageRange& range, ByteSpan bytes) {
     std::copy(bytes.begin(), bytes.end(), changed.begin());
     std::uint64_t place = range.offset();
     if (space_stays_ && !checksums_.contains(range.page)) {
-        // Around the piece lies what was given up.
+        // What was given up is still in the file around the piece.
         changed = page;
         place = range.page * kPageSize;
     }
@@ -100,7 +100,7 @@ Status StagedBytes::read_page(std::uint64_t index, MutableByteSpan page) const {
                     escaped(name_), escaped(directory_), problem == 0 ? "another checksum" : std::strerror(problem)));
 }
 
-// 0, or an errno; what lies behind the end of the file is zeros.
+// 0, or an errno; what lies after the end of the file is zeros.
 int StagedBytes::read_unchecked(std::uint64_t offset, MutableByteSpan target) const {
     std::fill(target.begin(), target.end(), std::byte{});
     const int problem = read_all(file_.get(), target, offset);
@@ -124,7 +124,7 @@ void StagedBytes::truncate(std::uint64_t size) {
         const Page zeros{};
         Payload tail;
         tail.append(Slice{nullptr, cuts ? ByteSpan(zeros).subspan(kept.end) : ByteSpan()});
-        // Where this fails, too, the page does not have its checksum.
+        // If this fails, too, the page does not have its checksum.
         static_cast<void>(write_all(file_.get(), std::move(tail), size));
     }
     std::erase_if(checksums_, [&](const auto& entry) { return entry.first >= kept.page + (kept.size() > 0 ? 1 : 0); });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The bytes of one file that are changed in place: an unlinked, sparse file in --staging-dir, made with the first byte.
-// Its disk space goes back when it is destroyed.
+// Its disk space is freed when it is destroyed.
 //
 // Every byte is checked on its way back: of each page that has been written to, a CRC32C is kept in memory.
 //
@@ -23,16 +23,16 @@ namespace ckptfs {
 
 class StagedBytes {
 public:
-    // `name` is of the file, for messages.
+    // `name`: that of the file, for messages.
     StagedBytes(std::string directory, std::string name) : directory_(std::move(directory)), name_(std::move(name)) {}
 
-    // ENOSPC or EDQUOT where the disk takes no more, else EIO.
+    // ENOSPC or EDQUOT if the disk takes no more, else EIO.
     Status write(std::uint64_t offset, ByteSpan bytes);
-    // EIO where the bytes are not those that were written.
+    // EIO if the bytes are not those that were written.
     Status read(std::uint64_t offset, MutableByteSpan target) const;
-    // Gives back what lies behind.
+    // Drops what lies after `size`, and frees its disk space.
     void truncate(std::uint64_t size);
-    // Gives back what lies before, page by page. It is not read any more.
+    // Frees the disk space of whole pages before `offset`, which are not read any more.
     void release_before(std::uint64_t offset);
 
 private:
@@ -53,7 +53,7 @@ private:
     // The part of `size` bytes from `offset` that lies in the first page.
     [[nodiscard]] static PageRange first_page(std::uint64_t offset, std::size_t size);
 
-    // All with the mutex held.
+    // These are called with the mutex held.
     Status write_page(const PageRange& range, ByteSpan bytes);
     // `page` has kPageSize bytes; those that were never written are zeros.
     Status read_page(std::uint64_t index, MutableByteSpan page) const;
@@ -67,7 +67,7 @@ private:
     mutable std::shared_mutex mutex_;
     // Guarded by mutex_.
     FileDescriptor file_;
-    // Of pages that have been written to.
+    // CRC32C of each page that has been written to.
     std::unordered_map<std::uint64_t, std::uint32_t> checksums_;
     // What was given up may still be in the file: pages without a checksum are zeros all the same.
     bool space_stays_ = false;

@@ -88,7 +88,7 @@ std::optional<ByteRun> StagedContent::run_behind_base() const {
 
 namespace {
 
-// More parts would leave too few numbers for what is written.
+// More runs would leave too few part numbers for what is written.
 constexpr std::size_t kMaxRuns = 1000;
 
 std::uint64_t frames_down(std::uint64_t size) {
@@ -103,7 +103,7 @@ bool keeps_size(const StagedContent& content) {
     return content.size() == content.base_size();
 }
 
-// Of bytes that are the base's, those that are whole frames of it.
+// The whole frames of the base in a piece of it.
 FileRange whole_frames(const StagedContent& content, const ContentPiece& piece) {
     const std::uint64_t begin = frames_up(piece.begin);
     const bool ends_both = keeps_size(content) && piece.end == content.size();
@@ -122,13 +122,13 @@ std::uint64_t stored_size(const FileRange& range, const std::vector<FrameRecord>
     return bytes;
 }
 
-// What a part that holds these is padded by, if they take about what they took.
+// By how much a part that holds these bytes is padded, if they take about as much as they took in the base.
 std::uint64_t padding(const FileRange& range, const std::vector<FrameRecord>& frames) {
     const std::uint64_t stored = stored_size(range, frames);
     return stored < kMinPartSize ? kMinPartSize - stored : 0;
 }
 
-// What is left of them without the frames that take others to be decoded: those may have changed.
+// What is left of the range without frames that need others to be decoded: those others may have changed.
 std::vector<FileRange> self_contained(const FileRange& range, const std::vector<FrameRecord>& frames) {
     if (frames.empty()) {
         return {range};

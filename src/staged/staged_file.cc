@@ -102,7 +102,7 @@ bool StagedFile::move_to(std::string key) {
 
 bool StagedFile::move_on_to(std::string key) {
     const MutexLock lock(mutex_);
-    // What lies under a hidden key says by it what is to become of it.
+    // A hidden key says what its object is to become.
     if (!may_move() || hiding_at_ || !temporaries_.empty() ||
         (stream_ && !stream_->move_to(new_hidden_key(environment_.hidden, key), Overwrite::kAllowed))) {
         return false;
@@ -177,7 +177,7 @@ std::vector<std::string> StagedFile::unanswered_commits() const {
     const MutexLock lock(mutex_);
     std::vector<std::string> ids = unanswered_;
     if (stream_) {
-        // It tells of its failure before the file knows.
+        // The stream reports its failure before the file knows.
         const std::vector<std::string> present = stream_->unanswered_commits();
         ids.insert(ids.end(), present.begin(), present.end());
     }
@@ -241,7 +241,7 @@ void StagedFile::carry_out(const PendingPointer& pending, PendingWrite& write) {
     if (stream_) {
         write_through(pending, offset);
     } else {
-        // What is not at the end will not be either when the file has grown.
+        // A write that is not at the end will not be there either when the file has grown.
         may_stream_ = may_stream_ && (!content_.any_staged() || offset == last_end_);
         write_to_disk(pending, offset);
     }

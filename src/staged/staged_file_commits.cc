@@ -45,7 +45,7 @@ void StagedFile::decide_end_of(StreamWriter& writer) {
 
 void StagedFile::writer_ends(const FileWriter* writer, std::function<void()> end) {
     MutexLock lock(mutex_);
-    // A stream that fails has told that by now.
+    // A stream that fails has reported that by now.
     if (end_.failure() || writer == stream_.get()) {
         end_.end_when_told(std::move(end));
     } else if (writer == committer_.get()) {
@@ -93,7 +93,7 @@ void StagedFile::commit_stream() {
 
 void StagedFile::commit_staged() {
     const PartPlan& plan = environment_.write.writers.get(environment_.write)->plan();
-    // Between two runs all is one part, if it makes no two.
+    // All that lies between two runs is one part, unless it makes two.
     const bool any_size = plan.equal_size() == 0 && plan.largest_part() >= 2 * kMinPartSize;
     if (!any_size || runs_to_copy(content_, {}).empty() ||
         environment_.write.store.lacks_part_copy(base_->object.key)) {
@@ -152,7 +152,8 @@ void StagedFile::send_staged(FeedSource from, std::uint64_t prefix) {
 // A store that takes UploadPart may refuse UploadPartCopy.
 bool StagedFile::commit_without_copies(const Error& error) {
     const bool version_is_gone = error.errno_value == ESTALE || error.errno_value == ENOENT;
-    // What failed is the copies; a publish that may have been made is not to be made again over what others have saved.
+    // Only if it was copies that failed: a publish that may have been made must not be repeated over what others have
+    // saved.
     const bool may_be_published = committer_ && !committer_->unanswered_commits().empty();
     if (!std::exchange(keeps_runs_, false) || end_.failure() || error.retryable || version_is_gone ||
         may_be_published || overwrite_ == Overwrite::kRefused || !committer_ || !committer_->failed()) {

@@ -65,7 +65,7 @@ private:
         std::size_t size = 0;
         ReadDone done;
     };
-    // Its name is gone: what lies under a hidden key is to lie under an unseen one.
+    // The file's name is gone: what is under a hidden key is to be under an unseen one.
     struct PendingUnseen {
         Done done;
     };
@@ -102,7 +102,7 @@ private:
     }
     [[nodiscard]] Status check_reach(std::uint64_t offset, std::uint64_t length, std::string_view what) const
         REQUIRES(mutex_);
-    // What is being carried out has ended.
+    // Goes on with the queue: the call that was being carried out has ended.
     void next() REQUIRES(mutex_);
     template <class Call>
     void answer(const PendingPointer& pending) REQUIRES(mutex_) {
@@ -113,14 +113,14 @@ private:
         next();
     }
     void fail(Error error) REQUIRES(mutex_);
-    // Without a line in the log: the caller, or the code that found it out, has reported it.
+    // As fail(), without a line in the log: the caller, or the code that found the error, has reported it.
     void stop(Error error) REQUIRES(mutex_);
-    // For errors on the way through `writer`, which has reported those that it found itself.
+    // fail() or stop(), for an error on the way through `writer`, which has logged those that it found itself.
     void stop_for(const std::shared_ptr<StreamWriter>& writer, Error error) REQUIRES(mutex_);
-    // And removes the hidden object that the writer may be completing.
+    // Aborts the writer, and removes the hidden object that it may be completing.
     void end_writer(const std::shared_ptr<FileWriter>& writer, const std::optional<std::string>& hidden = std::nullopt)
         REQUIRES(mutex_);
-    // Before the writer is given up for a failure.
+    // Notes the writer's unanswered_commits(), before it is given up for a failure.
     void note_unanswered(const std::shared_ptr<StreamWriter>& writer) REQUIRES(mutex_);
     void remove_temporary(const std::string& key) REQUIRES(mutex_);
     void ended(const Status& status) EXCLUDES(mutex_);
@@ -132,26 +132,26 @@ private:
     [[nodiscard]] bool should_stream(std::uint64_t end) const REQUIRES(mutex_);
     // Whether a write at `offset` goes on in order.
     [[nodiscard]] bool can_stream(std::uint64_t offset) const REQUIRES(mutex_);
-    // Then carries `pending` out once more, if there is one.
+    // Begins to stream, then carries `pending` out once more, if there is one.
     void start_stream(const PendingPointer& pending) REQUIRES(mutex_);
     void stream_started(const PendingPointer& pending, const Status& status) EXCLUDES(mutex_);
     // The file fails with its stream, but learns of it only with the next call.
     void stream_failed(const FileWriter* stream, const Error& error) EXCLUDES(mutex_);
-    // Then carries `pending` out once more.
+    // Completes the stream to a hidden object, then carries `pending` out once more.
     void leave_stream(const PendingPointer& pending) REQUIRES(mutex_);
     void stream_left(const PendingPointer& pending, Result<CommittedObject> object) EXCLUDES(mutex_);
-    // What is hidden is in the store now, or this is the error.
+    // The hidden object is in the store now, or this is the error.
     void hiding_ended(const Result<CommittedObject>& object) REQUIRES(mutex_);
     void copy_hidden_base(const PendingPointer& pending) REQUIRES(mutex_);
     void hidden_base_copied(const PendingPointer& pending, Result<CommittedObject> object) EXCLUDES(mutex_);
-    // Once nothing that is to be removed is left.
+    // Answers once nothing that is to be removed is left.
     void answer_unseen(PendingUnseen& unseen) REQUIRES(mutex_);
 
     // --- staged_file_commits.cc
-    // Writers fail before the file does: their uploads are ended as it decides.
+    // Writers fail before the file does: makes the file decide when the writer's upload is ended.
     void decide_end_of(StreamWriter& writer) REQUIRES(mutex_);
     void writer_ends(const FileWriter* writer, std::function<void()> end) EXCLUDES(mutex_);
-    // For the content from the bytes of the base that are copied on.
+    // A writer for the content, from `prefix` on: the bytes of the base before that are copied.
     [[nodiscard]] std::shared_ptr<StreamWriter> open_writer(const std::string& key, std::uint64_t prefix)
         REQUIRES(mutex_);
     [[nodiscard]] FeedSource source(std::vector<FileRange> kept) const REQUIRES(mutex_);
@@ -168,7 +168,7 @@ private:
     void answer_commit() REQUIRES(mutex_);
 
     // --- staged_file_reads.cc
-    // `cuts`: when the view was taken.
+    // `cuts`: the value of `cuts_` when the view was taken.
     void serve(ContentView view, std::uint64_t offset, std::uint64_t cuts, ReadDone done);
     [[nodiscard]] bool was_cut_since(std::uint64_t cuts) const EXCLUDES(mutex_);
     void read_base(const std::shared_ptr<BaseReader>& base, std::uint64_t offset, std::size_t size, ReadDone done);
@@ -201,22 +201,23 @@ private:
     std::uint64_t bytes_acknowledged_ GUARDED_BY(mutex_) = 0;
 
     bool may_stream_ GUARDED_BY(mutex_);
-    // Where the last write ended; while streaming, the last in order.
+    // Where the last write ended; while streaming, where the stream ends.
     std::uint64_t last_end_ GUARDED_BY(mutex_) = 0;
     // Present while streaming: what content_ calls staged is there.
     std::shared_ptr<StreamWriter> stream_ GUARDED_BY(mutex_);
-    // While the stream, or a copy of the hidden base, is completed under that key: an abort comes too late for that.
+    // The key under which the stream, or a copy of the hidden base, is being completed: an abort may come too late for
+    // that.
     std::optional<std::string> hiding_at_ GUARDED_BY(mutex_);
 
     // A commit that is under way, and its waiters.
     bool committing_ GUARDED_BY(mutex_) = false;
     std::vector<CommitDone> commit_done_ GUARDED_BY(mutex_);
     std::shared_ptr<StreamWriter> committer_ GUARDED_BY(mutex_);
-    // Of writers that are gone.
+    // The unanswered_commits() of writers that are gone.
     std::vector<std::string> unanswered_ GUARDED_BY(mutex_);
-    // It copies what lies between changes.
+    // The commit under way copies what lies between changes.
     bool keeps_runs_ GUARDED_BY(mutex_) = false;
-    // It has been published; something has to be removed before that is told.
+    // The commit has been published; something has to be removed before it is answered.
     bool commit_waits_ GUARDED_BY(mutex_) = false;
 
     // Keys of objects that are known only here.

@@ -95,7 +95,7 @@ void StagedFile::read_again(const std::shared_ptr<BaseReader>& base, std::uint64
     if (why.errno_value == ESTALE) {
         const MutexLock lock(mutex_);
         is_replaced_by_own = base_ && base_->reader != base;
-        // The store may have carried out a commit whose answer is not here yet. Its end goes on with the queue.
+        // The store may have carried out a commit whose reply is not here yet. The queue goes on when that commit ends.
         if (!is_replaced_by_own && committing_ && !end_.failure()) {
             pending_.add(std::make_shared<Pending>(PendingRead{offset, size, std::move(done)}));
             return;

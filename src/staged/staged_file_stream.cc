@@ -11,15 +11,15 @@
 namespace ckptfs {
 namespace {
 
-// What stays below is one request, whatever is done to it until then.
+// A file that stays below this is sent by one request, whatever is done to it until then.
 constexpr std::uint64_t kStagedAtFirst = kFirstPartSize;
-// A process that leaves more out is not writing in order.
+// A process that skips more is not writing in order.
 constexpr std::uint64_t kLargestGap = kFrameSize;
 
 }  // namespace
 
-// A stream begins with what is kept of the base, which has gone with the name of a file that lost it, unless it is
-// hidden.
+// A stream begins with what is kept of the base. The base of a file that lost its name is gone with the name, unless it
+// is hidden.
 bool StagedFile::may_stream() const {
     return may_stream_ && !(orphaned_ && content_.unchanged_prefix() > 0 && temporaries_.empty());
 }
@@ -138,7 +138,7 @@ void StagedFile::leave_stream(const PendingPointer& pending) {
 }
 
 void StagedFile::hiding_ended(const Result<CommittedObject>& object) {
-    // It may be there although its answer was lost: then it is removed with what has failed.
+    // The object may be there although the reply was lost: then it is removed when the file fails.
     if (object || !object.error().outcome_unknown) {
         hiding_at_.reset();
     }
@@ -173,7 +173,7 @@ void StagedFile::orphan(Error why, Done done) {
         return;
     }
     orphaned_ = why;
-    // Where it fails before its turn comes, all of it is ended.
+    // If the file fails before the turn of this call comes, all of it is ended.
     const auto ended = [keep, why = std::move(why), done = std::move(done)](const Status& status) {
         status ? done({}) : keep->abort(why, done);
     };

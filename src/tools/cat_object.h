@@ -12,8 +12,8 @@
 
 namespace ckptfs {
 
-// `write` is never called concurrently. What comes before an error has been written; nothing of a damaged frame.
-// Takes 15 MiB at most for each of kToolThreads.
+// `write` is never called concurrently. What comes before an error has been written, but nothing of a damaged frame.
+// Takes 15 MiB of memory at most for each of kToolThreads.
 Status cat_object(ObjectStore& store, const Codec& codec, const std::string& key,
                   const std::function<Status(ByteSpan)>& write);
 

@@ -22,9 +22,9 @@ namespace {
 
 constexpr std::size_t kAtOnce = 16;
 constexpr std::uint64_t kLongestHeartbeat = 4096;
-// S3 Standard's list price in us-east-1, of which other places and classes differ little.
+// S3 Standard's list price in us-east-1, from which other regions and classes differ little.
 constexpr double kDollarsPerGibibyteAndMonth = 0.023;
-// What stands for nothing any more (ckptfs-format(5)).
+// A heartbeat of this age is void (ckptfs-format(5)).
 constexpr std::chrono::hours kForgotten{24};
 
 struct Heartbeats {
@@ -32,14 +32,14 @@ struct Heartbeats {
     std::vector<ObjectInfo> dead;
 };
 
-// At which a mount may be that writes the key.
+// The prefixes of all mounts that may write the key.
 std::vector<std::string> mounts_may_be_at(const std::string& key) {
     std::vector<std::string> directories = fs::directories_above(key, "");
     directories.emplace_back();
     return directories;
 }
 
-// Without those that are removed meanwhile.
+// The heartbeats of mounts of this prefix, without those that are removed meanwhile.
 Result<Heartbeats> heartbeats_at(ObjectStore& store, const std::string& directory, WallTime now) {
     const Result<std::vector<ObjectInfo>> objects = fs::list_all(store, directory + std::string(kMountsPrefix));
     if (!objects) {
@@ -55,7 +55,7 @@ Result<Heartbeats> heartbeats_at(ObjectStore& store, const std::string& director
         const Result<FetchedRange> body =
             wait_for<FetchedRange>([&](auto done) { fetch_range(store, object.key, object.etag, range, done); });
         if (body || body.error().errno_value != ENOENT) {
-            // One that was just written again may be unreadable, but counts all the more.
+            // A heartbeat that was just written again may be unreadable, but counts all the more.
             heartbeats.mounts.push_back(parse_heartbeat(body ? body->bytes.to_string() : "", object.last_modified));
         }
     }
@@ -72,7 +72,7 @@ public:
         if (!begun) {
             return failure(std::move(begun.error()));
         }
-        // By the store's clock, which has told by now.
+        // By the store's clock, which is known after the lists above.
         now_ = clock_.wall_now();
         std::stable_sort(begun->begin(), begun->end(),
                          [](const Begun& one, const Begun& other) { return one.when < other.when; });
@@ -133,7 +133,7 @@ public:
     void remove_unless_written_since(const std::string& key, WallTime when,
                                      const std::function<void(const Status&)>& ended) {
         store_.head(key, [this, key, when, ended](const Result<ObjectInfo>& object) {
-            // Lists may tell fractions, which Last-Modified lacks.
+            // Lists may have fractions of a second, which Last-Modified lacks.
             using std::chrono::seconds;
             if (!object) {
                 ended(object.error().errno_value == ENOENT ? Status() : failure(object.error()));
@@ -145,13 +145,13 @@ public:
         });
     }
 
-    // How many could not be removed.
+    // Returns how many could not be removed.
     std::uint64_t remove_dead_mounts() {
         std::uint64_t failed = 0;
         for (const ObjectInfo& each : dead_) {
             const Status removed =
                 wait_for<void>([&](auto done) { remove_unless_written_since(each.key, each.last_modified, done); });
-            // One that beats again was only suspended.
+            // EBUSY: a mount that beats again was only suspended.
             if (!removed && removed.error().errno_value != EBUSY) {
                 log_error(escaped(removed.error().message));
                 ++failed;
@@ -200,7 +200,7 @@ private:
             [&](std::size_t index, const std::function<void(Status)>& done) { start(found[index], done); }));
     }
 
-    // Whichever mount began it: no heartbeat is needed for this.
+    // Young whichever mount began it, so that no heartbeat needs to be read.
     [[nodiscard]] bool is_young(const Begun& begun) const {
         return judge(begun.when, {}, now_, request_.older_than) == Leftover::kYoung;
     }
@@ -226,7 +226,7 @@ private:
         return {};
     }
 
-    // Only where a rename may be abandoned: the whole prefix is listed.
+    // Only if a rename may be abandoned, because the whole prefix is listed.
     Status see_markers(const std::vector<Begun>& begun) {
         const bool is_worth_it = std::any_of(begun.begin(), begun.end(), [this](const Begun& each) {
             return !each.rename_id.empty() && !is_young(each);
@@ -245,7 +245,7 @@ private:
     [[nodiscard]] Leftover state_of(const Begun& begun) const {
         std::vector<SeenMount> mounts = mounts_above(begun.upload.key);
         if (begun.kind == LeftoverKind::kFailureRecord) {
-            // Whenever it was mounted.
+            // A live mount counts whenever it was mounted.
             for (SeenMount& mount : mounts) {
                 mount.since.reset();
             }
@@ -278,7 +278,7 @@ private:
     const GarbageRequest& request_;
     std::map<std::string, std::vector<SeenMount>> mounts_;
     std::vector<ObjectInfo> dead_;
-    // Renames, by their UUIDs.
+    // UUIDs of the renames that hide a directory.
     std::set<std::string> hiding_;
     // Some have files that are not in the bucket.
     bool are_disks_awaited_ = false;

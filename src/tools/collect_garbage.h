@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// `ckptfs gc`: finds what is invisible and paid for: uploads that were begun and neither completed nor ended, files
-// that were written out of order and never got their name, and what mounts tell each other below .ckptfs/ of failed
-// files and of renames. Ends and removes what is abandoned, and the signs of mounts that are long gone.
+// `ckptfs gc`: finds what is invisible and paid for: uploads that were neither completed nor aborted, files that were
+// written out of order and never got their name, and what mounts tell each other below .ckptfs/ of failed files, of
+// renames and of unsent files. If asked, ends or removes what is abandoned, and the heartbeats of mounts that are long
+// gone.
 //
 // What is abandoned:
-// - An upload, a hidden file: no mount that lives was there when it was begun (leftover_policy.h).
-// - The record of a failed file: no mount lives at all. A mount made after the failure respects it, too; for how
-//   long is an option of that mount. In its first minutes a mount is not seen; by default it respects nothing that is
-//   as old.
+// - An upload, a hidden file, a record of unsent files: no live mount was there when it was begun (leftover_policy.h).
+// - The record of a failed file: there is no live mount at all. A mount made after the failure respects it, too; for
+//   how long is an option of that mount. A mount is not seen in its first minutes; by default it respects nothing that
+//   is as old.
 // - The record and the names of a rename: as an upload, and no directory has a marker of that rename, so that a
 //   repair would do nothing but remove them. With a marker they decide whether the source or the destination is
-//   shown: they stay, for a mount to repair. A mount that takes a record over rewrites it, so it is young.
+//   shown: they stay, for a mount to repair. A mount that takes a record over rewrites it, so that it is young.
 //
 // Threads: blocks.
 #pragma once
@@ -27,35 +28,35 @@
 namespace ckptfs {
 
 struct GarbageRequest {
-    // Every key that begins with it.
+    // All keys that begin with this are examined.
     std::string prefix;
     Milliseconds older_than{0};
-    // Else it is only reported.
+    // Ends what is abandoned; otherwise it is only reported.
     bool end = false;
     // Disks that have acknowledged files and are silent for that long are lost.
     bool forget_disks = false;
 };
 
 struct FoundLeftover {
-    // Of an object the key alone.
+    // For an object, only the key is set.
     UploadId upload;
-    // When it was begun, or the object written.
+    // When the upload was begun, or the object written.
     WallTime when{};
     LeftoverKind kind = LeftoverKind::kUpload;
     Leftover state = Leftover::kYoung;
     Milliseconds age{0};
-    // Of the object, or of the parts that are in the store.
+    // Size of the object, or of the parts that are in the store.
     std::uint64_t size = 0;
-    // Or removed.
+    // Whether it was ended or, for an object, removed.
     bool ended = false;
-    // Why it was not looked at, or not ended.
+    // Why its parts could not be listed, or why it was not ended; empty for neither.
     std::string problem;
 };
 
 struct GarbageTotals {
     std::uint64_t uploads = 0;
     std::uint64_t files = 0;
-    // Of failures and renames.
+    // Records of failures, of renames and of unsent files.
     std::uint64_t records = 0;
     std::uint64_t size = 0;
     std::uint64_t abandoned = 0;
@@ -70,11 +71,11 @@ struct GarbageTotals {
 Result<GarbageTotals> collect_garbage(ObjectStore& store, const Clock& clock, const GarbageRequest& request,
                                       const std::function<void(const FoundLeftover&)>& found);
 
-// A line each, without its end.
+// One line each, without the line feed.
 [[nodiscard]] std::string describe(const FoundLeftover& leftover);
 [[nodiscard]] std::string describe(const GarbageTotals& totals);
 
-// 1 where something could not be done.
+// 1 if something could not be done.
 [[nodiscard]] int exit_code(const GarbageTotals& totals);
 
 }  // namespace ckptfs

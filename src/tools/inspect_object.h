@@ -18,7 +18,7 @@ namespace ckptfs {
 struct Totals {
     // Frames, or planes of sub-blocks.
     std::uint64_t count = 0;
-    // In the file, and in the object.
+    // Bytes in the file, and in the object.
     std::uint64_t size = 0;
     std::uint64_t stored_size = 0;
 
@@ -41,15 +41,15 @@ struct PlaneKey {
 
 struct ObjectReport {
     ObjectInfo object;
-    // As Codec::format_name says it.
+    // As Codec::format_name() returns it.
     std::string format;
-    // As Codec says it.
+    // As Codec::may_have_lost_description() returns it.
     bool may_have_lost_description = false;
-    // Nothing for a plain object, as everything below.
+    // Name of the frames' checksum; empty for a plain object, of which only `size` below is set.
     std::string checksum;
     std::uint64_t size = 0;
     std::uint64_t padding = 0;
-    // By FrameKind.
+    // Indexed by FrameKind.
     std::array<Totals, kFrameKinds> kinds{};
     std::map<PlaneKey, Totals> planes;
     // Upper halves of floats that are not stored; one for each sub-block that refers to others.
@@ -66,7 +66,7 @@ Result<ObjectReport> inspect_object(ObjectStore& store, const Codec& codec, cons
 
 [[nodiscard]] const char* name_of(FrameKind kind);
 [[nodiscard]] const char* name_of(plane_format::Coding coding);
-// Some lines for a person.
+// Several lines for a person.
 [[nodiscard]] std::string describe(const ObjectReport& report);
 
 }  // namespace ckptfs

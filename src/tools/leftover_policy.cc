@@ -9,8 +9,8 @@
 namespace ckptfs {
 namespace {
 
-// Two beats in a row may be lost, each after all its retries of --retry-for (5 minutes). Mounts of earlier versions
-// beat again only a whole period after each.
+// How long a live mount may be silent. Two beats in a row may be lost, each after all its retries of --retry-for (5
+// minutes). Mounts of earlier versions beat again only a whole period after each.
 constexpr std::chrono::minutes kSilence{45};
 
 bool lives(const SeenMount& mount, WallTime now) {

@@ -23,7 +23,7 @@ constexpr Place kPlaces[] = {{LeftoverKind::kFile, kTemporaryPrefix},
                              {LeftoverKind::kRenameNames, kRenameNamesPrefix},
                              {LeftoverKind::kUnsent, kUnsentPrefix}};
 
-// Empty where the key is none of that kind.
+// Absent if the key is none of that kind; empty for kinds that are not of renames.
 std::optional<std::string> rename_id_of(LeftoverKind kind, const std::string& prefix, const std::string& key) {
     if (kind == LeftoverKind::kRenameRecord) {
         return fs::recorded_paths(prefix, key)

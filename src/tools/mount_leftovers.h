@@ -16,12 +16,12 @@ namespace ckptfs {
 
 enum class LeftoverKind : std::uint8_t {
     kUpload,
-    // Objects below .ckptfs/.
+    // From here on: objects below .ckptfs/.
     kFile,
     kFailureRecord,
     kRenameRecord,
     kRenameNames,
-    // Of files that a disk has acknowledged.
+    // Record of files that a disk has acknowledged.
     kUnsent,
 };
 [[nodiscard]] std::string_view name_of(LeftoverKind kind);
@@ -29,14 +29,15 @@ enum class LeftoverKind : std::uint8_t {
 struct MountLeftover {
     LeftoverKind kind = LeftoverKind::kFile;
     ObjectInfo object;
-    // Of a rename's record or names.
+    // Set for a rename's record or names.
     std::string rename_id;
 };
 
-// Without objects whose keys no mount gives.
+// What is there of these kinds below the prefix, except kUpload. Objects whose keys no mount would give are left out.
 Result<std::vector<MountLeftover>> mount_leftovers(ObjectStore& store, const std::string& prefix);
 
-// The renames that hide a directory below the prefix, by its marker. Lists all of it, a page at a time.
+// IDs of the renames that hide a directory below the prefix, from the directories' markers. Lists the whole prefix, a
+// page at a time.
 Result<std::set<std::string>> renames_with_markers(ObjectStore& store, const Clock& clock, const std::string& prefix);
 
 }  // namespace ckptfs

@@ -14,7 +14,7 @@
 namespace ckptfs {
 namespace {
 
-// Brings the table of a file of 5 GiB along (12 bytes a frame).
+// Includes the table of a file of 5 GiB (12 bytes a frame).
 constexpr std::uint64_t kFirstTail = std::uint64_t{64} << 10;
 
 Failure damaged(Error error) {
@@ -26,7 +26,7 @@ Result<FetchedRange> fetch_part(ObjectStore& store, const std::string& key, cons
     return wait_for<FetchedRange>([&](auto done) { fetch_range(store, key, etag, range, std::move(done)); });
 }
 
-// Stores differ on the last bytes of an empty object, and not all know such a range.
+// Stores differ in their reply for the last bytes of an empty object, and not all support such a range.
 Result<FetchedRange> fetch_tail(ObjectStore& store, const std::string& key) {
     Result<FetchedRange> tail = fetch_part(store, key, "", ByteRange{0, kFirstTail, true});
     if (tail || !is_range_outside(tail.error())) {
@@ -69,7 +69,7 @@ Result<OpenObject> open_once(ObjectStore& store, const Codec& codec, const std::
 
 Result<OpenObject> open_object(ObjectStore& store, const Codec& codec, const std::string& key) {
     Result<OpenObject> opened = open_once(store, codec, key);
-    // Perhaps only in transit.
+    // The tail may have been damaged only in transit.
     return opened || !opened.error().damaged ? std::move(opened) : open_once(store, codec, key);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Objects as the tools read them: frame after frame, in ranges of a few MiB.
 //
-// Errors: kDamaged where what the object holds is wrong; any other errno where the store did not give it.
+// Errors: kDamaged if the object's content is wrong; any other errno if the store did not return it.
 // Threads: all functions block. A RunReader belongs to one thread; everything else may be used by many.
 #pragma once
 
@@ -23,7 +23,7 @@
 
 namespace ckptfs {
 
-// What Linux filesystems answer for a wrong checksum; no store does.
+// The errno of Linux filesystems for a wrong checksum; no error of a store has it.
 inline constexpr int kDamaged = EBADMSG;
 
 // Requests under way at once, each with a thread that decodes what it brought: at 60 MB/s a connection, 1 GB/s.
@@ -36,7 +36,7 @@ public:
     SecondTable(const Codec& codec, ObjectInfo object, std::shared_ptr<const FrameLayout> first)
         : codec_(codec), object_(std::move(object)), first_(std::move(first)) {}
 
-    // Null where both readings say the same, or this one is no table. The store's error where it cannot be read.
+    // Null if both readings say the same, or the second is no table. The store's error if it cannot be read.
     Result<std::shared_ptr<const FrameLayout>> read(ObjectStore& store);
 
 private:
@@ -45,7 +45,7 @@ private:
     const Codec& codec_;
     const ObjectInfo object_;
     const std::shared_ptr<const FrameLayout> first_;
-    // Held while the store is asked: all who want the table wait for it.
+    // Held while the store is asked: all threads that want the table wait for it.
     Mutex mutex_;
     std::optional<Result<std::shared_ptr<const FrameLayout>>> second_ GUARDED_BY(mutex_);
 };
@@ -57,12 +57,12 @@ struct OpenObject {
     std::shared_ptr<SecondTable> second_table{};
 };
 
-// An end that looks damaged is fetched once more. The codec outlives what is opened.
+// A tail that looks damaged is fetched once more. The codec outlives what is opened.
 Result<OpenObject> open_object(ObjectStore& store, const Codec& codec, const std::string& key);
 
 // Frames that lie next to each other in the object.
 struct FrameRun {
-    // Of all runs of the object.
+    // Index among all runs of the object.
     std::uint64_t index = 0;
     std::vector<Frame> frames;
 };
@@ -74,7 +74,7 @@ public:
     explicit RunQueue(std::shared_ptr<const FrameLayout> layout) : layout_(std::move(layout)) {}
 
     std::optional<FrameRun> next();
-    // Nothing is handed out any more.
+    // Hands out nothing any more.
     void stop();
 
 private:
@@ -91,10 +91,10 @@ public:
     explicit RunReader(ObjectStore& store) : store_(store) {}
 
     Status fetch(const OpenObject& from, const FrameRun& run);
-    // Of the run that was fetched last.
+    // The stored bytes of a frame of the run that was fetched last.
     [[nodiscard]] ByteSpan stored(std::size_t frame) const;
-    // The bytes of the file, checked. A frame that turns out to be damaged is fetched once more, then as a second
-    // reading of the table has it.
+    // The bytes of the file in a frame, checked. A frame that turns out to be damaged is fetched once more, and then
+    // where a second reading of the table says that it lies.
     Result<ByteSpan> decode(const OpenObject& from, const FrameRun& run, std::size_t frame);
 
 private:
@@ -102,7 +102,7 @@ private:
     Result<ByteSpan> decode_by_second_table(const OpenObject& from, const Frame& frame, Error why);
     [[nodiscard]] Status decode_stored(const OpenObject& from, const Frame& frame, ByteSpan stored,
                                        MutableByteSpan target);
-    // The bytes of earlier frames, fetched one after the other.
+    // The bytes of `ranges`, from earlier frames that are fetched one after the other.
     Result<Payload> read_references(const OpenObject& from, const std::vector<FileRange>& ranges);
     Status read_referenced_frame(const OpenObject& from, const Frame& frame);
     Status fetch_range(const OpenObject& from, std::uint64_t offset, MutableByteSpan target);
@@ -113,7 +113,7 @@ private:
     std::unique_ptr<std::byte[]> decoded_;
     // Where each frame of the run begins in stored_, and where the last one ends.
     std::vector<std::size_t> begins_;
-    // The frame that was referred to last, and the layout that it is of.
+    // The frame that was referred to last: its layout, its index, its bytes.
     std::shared_ptr<const FrameLayout> referenced_from_;
     std::uint64_t referenced_index_ = 0;
     std::vector<std::byte> referenced_;

@@ -17,11 +17,11 @@
 namespace ckptfs {
 namespace {
 
-// One page of a list after the other.
+// Lists keys, one page after the other.
 class KeyList {
 public:
     KeyList(ObjectStore& store, std::string prefix) : store_(&store), prefix_(std::move(prefix)) {}
-    // No keys.
+    // A list without keys.
     KeyList() = default;
 
     [[nodiscard]] const std::string& prefix() const { return prefix_; }
@@ -39,7 +39,7 @@ public:
         ended_ = token_.empty();
         std::vector<std::string> keys;
         for (ObjectInfo& object : page->objects) {
-            // A directory.
+            // An empty object whose key ends in '/' is a directory.
             if (object.size > 0 || !object.key.ends_with('/')) {
                 keys.push_back(std::move(object.key));
             }
@@ -67,7 +67,7 @@ struct ObjectUnderCheck {
     bool removed = false;
 };
 
-// A read of a version says ESTALE whether it was removed or replaced.
+// A read of a version fails with ESTALE whether it was removed or replaced.
 bool was_removed(ObjectStore& store, const std::string& key, const Error& error) {
     if (error.errno_value != ESTALE) {
         return error.errno_value == ENOENT;
@@ -100,7 +100,7 @@ public:
         }
     }
 
-    // Once all threads have ended. Damage counts for more than keys that could not be listed.
+    // Called once all threads have ended. Damage counts for more than keys that could not be listed.
     [[nodiscard]] Result<VerifyTotals> result() {
         const MutexLock lock(mutex_);
         if (list_error_ && totals_.damaged == 0) {
@@ -265,18 +265,18 @@ private:
 
     mutable Mutex mutex_;
     Condition changed_;
-    // Of the thread that has set listing_; where none has, guarded by mutex_.
+    // Used by the thread that has set listing_; if none has, guarded by mutex_.
     KeyList list_;
     bool listing_ GUARDED_BY(mutex_) = false;
     std::deque<std::string> keys_ GUARDED_BY(mutex_);
     int opening_ GUARDED_BY(mutex_) = 0;
-    // With runs that no thread has taken.
+    // Objects with runs that no thread has taken.
     std::deque<std::shared_ptr<ObjectUnderCheck>> open_ GUARDED_BY(mutex_);
     VerifyTotals totals_ GUARDED_BY(mutex_);
     std::optional<Error> list_error_ GUARDED_BY(mutex_);
 };
 
-// The object of this key, if there is one and the key does not ask for what lies below.
+// Whether there is an object of this key, and the key does not ask for what lies below.
 Result<bool> is_object(ObjectStore& store, const std::string& key) {
     if (key.empty() || key.ends_with('/')) {
         return false;

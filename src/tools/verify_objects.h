@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `ckptfs verify`: reads everything below a prefix, and checks every frame of what is compressed.
 //
-// A plain object has nothing to compare with: it is sound when all of it can be read.
+// A plain object has no checksums: it is sound if all of it can be read.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@
 
 namespace ckptfs {
 
-// What is wrong with one object; or with a list of them, after damage was found.
+// What is wrong with one object; or why the objects could not be listed, after damage was found.
 struct ObjectProblem {
     std::string key;
-    // False where the store did not give it, or its format is not known to this version.
+    // False if the store did not return it, or its format is not known to this version.
     bool damaged = false;
-    // The first damaged frame, where the object was sound enough to have frames, and how many there are.
+    // The first damaged frame, if the object was sound enough to have frames, and the number of damaged frames.
     std::optional<std::uint64_t> frame;
     std::uint64_t damaged_frames = 0;
     // Names the key and the frame.
@@ -37,22 +37,22 @@ struct VerifyTotals {
 
 // Both are called by one thread at a time, and must be short.
 struct VerifyEvents {
-    // Once for every object that is not sound, and for keys that could not be listed.
+    // Called once for every object that is not sound, and for keys that could not be listed.
     std::function<void(const ObjectProblem&)> problem;
-    // Now and then.
+    // Called now and then.
     std::function<void(const VerifyTotals&)> progress;
 };
 
-// `key`: of one object; where there is none, or it is empty or ends in '/', everything below. ENOENT where nothing is.
-// Objects that are removed meanwhile are passed over. Takes 15 MiB at most for each of kToolThreads.
+// `key`: of one object; if there is none, or the key is empty or ends in '/', everything below it. ENOENT if nothing is
+// there. Objects that are removed meanwhile are skipped. Takes 15 MiB of memory at most for each of kToolThreads.
 Result<VerifyTotals> verify_objects(ObjectStore& store, const Codec& codec, const std::string& key,
                                     const VerifyEvents& events);
 
-// For a person; without what may steer a terminal.
+// For a person; control characters are escaped.
 [[nodiscard]] std::string describe(const ObjectProblem& problem);
 [[nodiscard]] std::string describe(const VerifyTotals& totals);
 
-// 0: all is sound; 1: something is damaged; 2: not damaged, as far as could be checked.
+// 0: all is sound; 1: something is damaged; 2: nothing is damaged, as far as could be checked.
 [[nodiscard]] int exit_code(const VerifyTotals& totals);
 
 }  // namespace ckptfs

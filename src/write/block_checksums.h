@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the blocks of a plain object have to be that are fetched to be written again.
+// Checksums of the blocks of a plain object that are fetched to be written again.
 //
-// A bit that flips on the way down would be in the next version for good, and no part of a plain object has a checksum
-// of its own. So they are fetched twice: first all of them by one request, for their checksums, then block by block.
-// The store's own checksum of the object vouches for the first time, where it keeps one and the whole object is
+// A bit that flips in transit would be in the next version for good, and no part of a plain object has a checksum of
+// its own. So blocks are fetched twice: first all of them by one request, for their checksums, then one by one. The
+// store's own checksum of the object vouches for the first fetch, if the store keeps one and the whole object is
 // fetched.
 //
 // Threads: BlockChecksums is constant once it is handed out; the function may be called from any thread.
@@ -23,26 +23,27 @@ namespace ckptfs {
 
 struct BlockChecksums {
     std::string etag;
-    // In the object.
+    // Range of the object that the checksums cover.
     std::uint64_t from = 0;
     std::uint64_t end = 0;
     // CRC-32C of each BufferPool::kPayloadSize bytes.
     std::vector<std::uint32_t> checksums;
-    // By the store. Else a block that does not have its checksum may be right, and the checksum wrong.
+    // The store vouches for the checksums. If not, a block that does not have its checksum may be right, and the
+    // checksum wrong.
     bool are_vouched_for = false;
 
-    // Whether a block of the object, which begins at `offset`, has the checksum that it had.
+    // Whether `checksum` is that of the block which begins at `offset` of the object.
     [[nodiscard]] bool has(std::uint64_t offset, std::uint32_t checksum) const {
         const std::uint64_t index = (offset - from) / BufferPool::kPayloadSize;
         return index < checksums.size() && checksum == checksums[index];
     }
 };
 
-// What bytes are that did not agree twice.
+// The error for bytes that did not have their checksum twice.
 [[nodiscard]] Error damaged_on_its_way(const std::string& key, std::uint64_t offset);
 
-// Of the bytes [from, end), with which the object need not end. Asks once more where the answer is damaged. `done` is
-// called exactly once, on any thread.
+// Fetches the checksums of the bytes [from, end), which need not be the end of the object. Asks once more if the reply
+// is damaged. `done` is called exactly once, on any thread.
 void fetch_checksums(ObjectStore& store, std::string key, std::string etag, std::uint64_t from, std::uint64_t end,
                      std::function<void(Result<std::shared_ptr<const BlockChecksums>>)> done);
 

@@ -2,7 +2,7 @@
 // The unused ends of buffers, where more bytes are put, so that few bytes do not hold a whole buffer: those of small
 // writes (FillRoom) and of frames that became small (EncodedRoom).
 //
-// Bytes are only ever added behind those that were handed out.
+// Bytes are only ever added after those that were handed out.
 // Threads: a FillRoom is guarded by its owner's mutex; an EncodedRoom may be used by any thread.
 #pragma once
 
@@ -19,16 +19,16 @@
 
 namespace ckptfs {
 
-// The room behind the bytes of one buffer. Guarded by its owner's mutex.
+// The room after the bytes of one buffer. Guarded by its owner's mutex.
 class BufferRoom {
 public:
-    // Less is not worth a buffer that stays, nor the move of all that is before it.
+    // A smaller room is not worth a buffer that stays, nor moving all that is before it.
     static constexpr std::size_t kSmallest = std::size_t{64} << 10;
 
     [[nodiscard]] std::size_t left() const { return left_; }
     [[nodiscard]] bool empty() const { return owner_ == nullptr; }
 
-    // It fits.
+    // `data` must fit.
     Slice copy(ByteSpan data) {
         std::memcpy(next_, data.data(), data.size());
         Slice slice{owner_, ByteSpan(next_, data.size())};
@@ -37,7 +37,7 @@ public:
         return slice;
     }
 
-    // What is left of another buffer instead. Returns the owner of the one before, to be freed.
+    // Uses what is left of another buffer instead. Returns the owner of the one before, to be freed.
     [[nodiscard]] std::shared_ptr<const void> replace(std::shared_ptr<const void> owner, std::byte* next,
                                                       std::size_t left) {
         next_ = next;
@@ -54,7 +54,7 @@ private:
     std::size_t left_ = 0;
 };
 
-// Behind the last buffer that was accepted: small writes are copied there.
+// The room after the last accepted buffer: small writes are copied there.
 class FillRoom {
 public:
     // Larger writes keep their buffer: it is at least half full, and copying costs more than the other half.
@@ -68,8 +68,8 @@ public:
         return room_.copy(data);
     }
 
-    // Shares the buffer that holds `data`. What lies behind becomes the room if it is larger than the present one,
-    // whose owner is returned to be freed.
+    // Shares the buffer that holds `data`. What is left after `data` becomes the room if it is larger than the present
+    // one, whose owner is returned to be freed.
     std::shared_ptr<const void> keep(Buffer buffer, ByteSpan data, Slice& slice) {
         std::byte* const begin = buffer.data();
         std::byte* const end = begin + buffer.size();
@@ -90,10 +90,10 @@ private:
     BufferRoom room_;
 };
 
-// Behind the last frame that was encoded: frames lie side by side in the buffers they were encoded into.
+// The room after the last encoded frame: frames lie side by side in the buffers they were encoded into.
 class EncodedRoom {
 public:
-    // The first `size` bytes of `output`, wherever they lie afterwards.
+    // Returns the first `size` bytes of `output`, which may have been moved into the room.
     Payload place(Buffer output, std::size_t size) {
         Payload placed;
         // Moving nearly all of it would cost more than the rest is worth.
@@ -102,7 +102,7 @@ public:
             placed.append(Slice{std::move(output).share(), bytes});
             return placed;
         }
-        // Freed after the mutex is: that may wake others.
+        // Freed after the mutex is released, since that may wake others.
         std::shared_ptr<const void> left_behind;
         const MutexLock lock(mutex_);
         const std::size_t front = std::min(size, room_.left());

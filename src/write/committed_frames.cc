@@ -101,7 +101,7 @@ private:
         const bool agrees = frames && std::any_of(seen_.begin(), seen_.end(), [&](const CommittedFrames& before) {
                                 return are_equal(before, *frames);
                             });
-        // What is plain was not taken for another kind: its size is that of the file.
+        // A plain object needs no second reading: its size is that of the file.
         if (agrees || (frames && frames->plain()) || (!frames && (is_last || !frames.error().damaged))) {
             done_(std::move(frames));
         } else if (is_last) {

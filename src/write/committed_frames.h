@@ -19,19 +19,19 @@
 namespace ckptfs {
 
 struct CommittedFrame {
-    // In the file.
+    // Position in the file.
     std::uint64_t offset = 0;
     std::uint64_t size = 0;
-    // In the object.
+    // Position in the object.
     ByteRange range;
     std::uint32_t checksum = 0;
     bool may_refer = true;
 };
 
 struct CommittedFrames {
-    // Reads what is there, and goes on with it. An identity encoder for a plain object.
+    // Decodes what is there, and encodes what is added. An identity encoder for a plain object.
     std::shared_ptr<const FrameEncoder> encoder;
-    // Nothing for a plain object.
+    // Empty for a plain object.
     std::vector<FrameRecord> records;
 
     [[nodiscard]] bool plain() const { return encoder->identity(); }
@@ -41,21 +41,23 @@ struct CommittedFrames {
     [[nodiscard]] CommittedFrame frame_at(std::uint64_t offset, std::uint64_t size) const;
 };
 
-// What the next commit copies within the store of the first `kept` bytes of the file, by whole frames where there are
-// any; pieces of the object, and where the file is sent from.
+// What the next commit copies within the store of the first `kept` bytes of the file, by whole frames if it has frames:
+// pieces of the object, and the offset from which the file is sent.
 [[nodiscard]] CopyPlan plan_kept_copy(const CommittedFrames& frames, std::uint64_t kept, const PartPlan& plan);
 
-// What a commit keeps of the object it starts from, where that is more than how it begins.
+// What a commit keeps of the object it starts from, if that is more than its beginning.
 struct KeptContent {
     CommittedFrames frames;
-    // From the beginning on.
+    // Bytes that are kept from the beginning of the file on.
     std::uint64_t prefix = 0;
-    // Behind it, in order: whole frames, or up to the end of the file, whose bytes are copied within the store. As much
-    // lies between them as a part has to have (kMinPartSize), and each takes as much of the object.
+    // Runs after the prefix, in order: whole frames, or up to the end of the file, whose bytes are copied within the
+    // store. At least kMinPartSize bytes that are sent precede each of them, and each takes at least as much of the
+    // object.
     std::vector<FileRange> runs;
 };
 
-// Looks at the end of an object, if it may be a container. `done` is called exactly once, on any thread.
+// Reads how the frames of an object lie in it, from its end, if it may be a container. `done` is called exactly once,
+// on any thread.
 void read_committed_frames(ObjectStore& store, const Codec& codec, const std::string& key,
                            const CommittedObject& committed, std::function<void(Result<CommittedFrames>)> done);
 

@@ -4,8 +4,8 @@
 //
 // A save is slower for compression only while frames wait for a processor and little is on its way to the store at the
 // same time. When that has prevailed, frames are compressed only as long as the store has enough to do meanwhile, and
-// no other thread, such as one that sends, wants the processors. A mount remembers it from save to save, what it
-// has seen of it so far, too, because a save of a second has no time to learn. After a while it tries again, more and
+// no other thread, such as one that sends, wants the processors. A mount remembers this from save to save, and also
+// what it has observed so far, because a save of a second has no time to learn. After a while it tries again, more and
 // more rarely as long as nothing has changed.
 //
 // Guarded by its owner's mutex.
@@ -29,7 +29,7 @@ public:
     EncodingPace(std::size_t processors, std::uint64_t enough_leaving)
         : many_frames_(kFramesPerProcessor * std::max<std::size_t>(processors, 1)), enough_leaving_(enough_leaving) {}
 
-    // The threads that encode ran for so long, and so long they waited to run.
+    // How long a thread that encodes ran, and waited to run, since its last call.
     void note_processor_times(std::chrono::nanoseconds ran, std::chrono::nanoseconds waited) {
         const auto all = static_cast<double>((ran + waited).count());
         if (all > 0) {
@@ -37,7 +37,8 @@ public:
         }
     }
 
-    // For the next frame. `waiting`: frames for a processor, this one included; `leaving`: bytes to the store.
+    // The effort for the next frame. `waiting`: frames that wait for a processor, this one included; `leaving`: bytes
+    // on their way to the store.
     EncodeEffort choose(SteadyTime now, std::size_t waiting, std::uint64_t leaving) {
         const bool store_is_busy = leaving >= enough_leaving_;
         if (hurried_until_) {
@@ -48,7 +49,7 @@ public:
             hurried_until_.reset();
             unhurried_since_ = now;
         }
-        // Of the pauses between saves, nothing is known.
+        // A pause between saves counts as one step at most, since nothing is known of it.
         const auto since_last = std::min<std::chrono::nanoseconds>(now - std::exchange(last_frame_, now), kLongestStep);
         note_leaving(now, leaving, since_last);
         if (store_is_busy) {
@@ -67,24 +68,24 @@ public:
 
     [[nodiscard]] bool hurried() const { return hurried_until_.has_value(); }
 
-    // Of starving more than not. Parts fill and requests begin to flow within it.
+    // How much longer the store has to starve than to be busy. Parts fill and requests begin to flow within this time.
     static constexpr Milliseconds kPatience{300};
     static constexpr Milliseconds kLongestStep{50};
-    // Several parts are full within it.
+    // Several parts fill within this time.
     static constexpr Milliseconds kGrowing{100};
     static constexpr std::chrono::duration<double> kMostFadesWithin{2};
     static constexpr double kMuchLess = 8;
     static constexpr Milliseconds kFirstHurry{std::chrono::seconds(30)};
     static constexpr Milliseconds kLongestHurry{std::chrono::minutes(16)};
-    // What was learned before is not held against a mount that has kept up for so long.
+    // A mount that has kept up for this long begins again with kFirstHurry.
     static constexpr Milliseconds kForgetAfter{std::chrono::minutes(5)};
     static constexpr std::size_t kFramesPerProcessor = 4;
-    // Of the time, waited for a processor.
+    // Share of the time that threads waited for a processor.
     static constexpr double kMuchContention = 0.15;
     static constexpr double kWeightOfOne = 1.0 / 32;
 
 private:
-    // As long as more and more is on its way, the store is what is slower, whether or not it has enough yet.
+    // While more and more is on its way, the store is the slower side, whether or not it has enough yet.
     void note_leaving(SteadyTime now, std::uint64_t leaving, std::chrono::nanoseconds since_last) {
         most_leaving_ -= most_leaving_ * (std::chrono::duration<double>(since_last) / kMostFadesWithin);
         if (const auto bytes = static_cast<double>(leaving); bytes > most_leaving_) {

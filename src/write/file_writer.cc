@@ -153,7 +153,7 @@ void FileWriterImpl::go_on_at(std::string key, Overwrite overwrite) {
 void FileWriterImpl::committed_moved(std::string key, CommittedObject copy) {
     const auto keep = self();
     MutexLock lock(mutex_);
-    // Copies that were planned of the old name are not made of one that is not trusted with them.
+    // Copies that were planned from the old key are not made from one that cannot be trusted as their source.
     const bool loses_copies =
         cycle_->begun() && kept_size_ >= kMinPartSize && environment_.store.lacks_part_copy(key) && !sends_all_again();
     if ((cycle_->upload() || loses_copies) && !end_.failure()) {
@@ -479,7 +479,7 @@ void FileWriterImpl::stop(Error error) {
         return;
     }
     end_.fail(std::move(error));
-    // The answer comes too late for anyone.
+    // The reply comes too late for any caller.
     may_be_published_ = is_being_published();
     const Error& why = *end_.failure();
     pending_.refuse_all(why, outbox_);

@@ -7,12 +7,12 @@
 // The writer knows nothing of handles or processes: the filesystem decides when a commit is due and tells it.
 // Until a commit nothing is visible under the key; a commit makes all of it visible at once. After a commit writing may
 // go on; the next commit starts from the committed object (copied parts where they are 5 MiB or more, else its bytes
-// are sent again). A commit with nothing new to say is a success without a request, except that closing a file that was
+// are sent again). A commit with nothing new to publish succeeds without a request, except that closing a file that was
 // created and never written publishes an empty object.
 //
-// Writes come in order. What is allowed besides: patches inside the first or the last part of the upload under way;
-// a jump forward, which is filled with zeros; everything else fails the file with EOPNOTSUPP and one line naming key
-// and offsets, and that file publishes nothing. Files that may be written anywhere are staged/staged_file.h's.
+// Writes come in order. Also allowed are patches inside the first or the last part of the upload under way, and a jump
+// forward, which is filled with zeros. Everything else fails the file with EOPNOTSUPP and one line naming key and
+// offsets, and that file publishes nothing. Files that may be written anywhere are staged/staged_file.h's.
 //
 // Ownership: create() returns shared ownership; the writer keeps itself alive while requests are in flight. The
 // destructor aborts, it never completes.
@@ -62,25 +62,25 @@ struct WriteEnvironment {
 // The committed object that writing starts from (append, or a file opened without O_TRUNC).
 struct CommittedObject {
     std::string etag;
-    // Of the object in the bucket.
+    // Size of the object in the bucket.
     std::uint64_t stored_size = 0;
-    // Of the file.
+    // Size of the file.
     std::uint64_t size = 0;
     WallTime modified{};
-    // Where it lies; empty for under the writer's own key.
+    // The object's key; empty if that is the writer's own.
     std::string key{};
 };
 
-// What the first commit does where another client has made an object of its key: replaces it, or fails with EEXIST
+// What the first commit does if another client has made an object of its key: replaces it, or fails with EEXIST
 // (O_EXCL).
 enum class Overwrite : std::uint8_t { kAllowed, kRefused };
 
-// kPublish: no process waits for it. Where the writer says so (FileWriter::commit), one that fails harms nothing.
-// To the writer the same as kClose: kMade, the close of a file that was made or truncated, and not written; kRelease,
-// what no close has committed when the last descriptor is gone.
+// kPublish: no process waits for the commit, and its failure need not be one of the file (FileWriter::commit).
+// To the writer two are the same as kClose: kMade, for the close of a file that was made or truncated, and not written;
+// kRelease, for what no close has committed when the last descriptor is gone.
 enum class CommitReason : std::uint8_t { kClose, kFsync, kRename, kPublish, kMade, kRelease };
 
-// What was created and never written to is not committed for these.
+// Whether a commit for this reason leaves out a file that was created and never written to.
 [[nodiscard]] constexpr bool saves_only_writes(CommitReason reason) {
     return reason == CommitReason::kFsync || reason == CommitReason::kPublish;
 }
@@ -92,11 +92,11 @@ struct WriterProgress {
     int parts_in_flight = 0;
 };
 
-// The error as a file that cannot be written keeps it. What the store refuses (EACCES, EPERM) is EIO to the writer:
-// Python's shutil.move() and fsspec take EACCES for a mode that could not be set, and go on as if the file were whole.
+// The error that a file which cannot be written keeps. A refusal by the store (EACCES, EPERM) is EIO to the writer:
+// Python's shutil.move() and fsspec treat EACCES as a mode that could not be set, and go on as if the file were whole.
 Error kept_failure(Error error);
 
-// Of a file that is renamed while what its next commit publishes is sent to the old name.
+// The error of a file that is renamed while what its next commit publishes is being sent to the old name.
 [[nodiscard]] Error renamed_under_way(const std::string& from, const std::string& to);
 
 class FileWriter : public std::enable_shared_from_this<FileWriter> {
@@ -117,42 +117,42 @@ public:
     virtual void write(std::uint64_t offset, WriteData data, WriteDone done) = 0;
     // O_APPEND: at the end as the writer knows it.
     virtual void append(WriteData data, WriteDone done) = 0;
-    // Larger, before the first write: a size hint, and zeros for what is never written. To zero: starts over.
+    // To a larger size, before the first write: a size hint, and zeros for what is never written. To zero: starts over.
     virtual void truncate(std::uint64_t size, Done done) = 0;
-    // O_TRUNC has found it empty: the next commit publishes it even if nothing was written since, and replaces whatever
-    // has the name by then. What is not empty any more is left as it is.
+    // O_TRUNC has found the file empty: the next commit publishes it even if nothing was written since, and replaces
+    // whatever has the name by then. A file that is no longer empty is left as it is.
     virtual void begin_anew() = 0;
     // Waits for the writes handed over before it; later ones may have to wait for the commit. CommitReason::kFsync
-    // before the first write publishes nothing and answers with an object without ETag. One that fails is the failure
-    // of the file, but for CommitReason::kPublish where failed() says so.
+    // before the first write publishes nothing and returns an object without ETag. A commit that fails is the failure
+    // of the file, except that after CommitReason::kPublish failed() says whether it is.
     virtual void commit(CommitReason reason, CommitDone done) = 0;
     // Ends the upload and keeps `why` for every later call; what was committed before stays. `done` is called when
     // nothing is left in the store.
     virtual void abort(Error why, Done done) = 0;
-    // Its name is gone, or another file's: nothing of it is published any more. Where readable() it can go on being
+    // The file's name is gone, or another file's: nothing of it is published any more. If readable(), it can still be
     // changed and read, unless it is being published just now; else this is abort().
     virtual void orphan(Error why, Done done) { abort(std::move(why), std::move(done)); }
     // Only while no upload has begun and nothing is committed under the old key: later commits go to the new key, and
     // the old one is never written; what is under the new one is replaced. False otherwise.
     virtual bool move_to(std::string key) = 0;
-    // As move_to(), for a file that no commit follows at once: also false where other mounts see by something in the
-    // store that the file is missing under the old key.
+    // As move_to(), for a file that no commit follows at once: also false if other mounts see by something in the store
+    // that the file is missing under the old key.
     virtual bool move_on_to(std::string key) { return move_to(std::move(key)); }
     // The committed object was copied to another key (a rename of an open file without unpublished bytes): later
     // commits start from that copy and go to its key.
     virtual void committed_moved(std::string key, CommittedObject copy) = 0;
 
-    // Called once the file fails or is aborted, before any caller gets that answer, also where no caller waits for an
-    // answer; at most once, and not from within this call. Replaces what was set before.
+    // Called once the file fails or is aborted, before any caller gets that error, even if no caller waits for one; at
+    // most once, and not from within this call. Replaces the callback set before.
     virtual void when_failed(std::function<void(const Error&)> told) = 0;
-    // Called, after the above, before anything that a failed file has in the store is ended or removed there: by it
-    // other mounts see that the file is missing, until they are told in another way. May be called more than once; what
-    // ends while the file has not failed does not wait. Replaces what was set before.
+    // Called, after the callback of when_failed(), before anything that a failed file has in the store is ended or
+    // removed: other mounts see by it that the file is missing, until they are told in another way. May be called more
+    // than once; what ends while the file has not failed does not wait. Replaces the callback set before.
     virtual void before_ending(Wait wait) = 0;
 
     // Whether what was written can be read before it is committed.
     [[nodiscard]] virtual bool readable() const { return false; }
-    // Only where readable(). At most BufferPool::kPayloadSize bytes; short only at the end of the file.
+    // Only if readable(). At most BufferPool::kPayloadSize bytes; short only at the end of the file.
     virtual void read(std::uint64_t /*offset*/, std::size_t /*size*/, ReadDone done) {
         done(failure(EOPNOTSUPP, "what is being written cannot be read before it is closed or synced"));
     }
@@ -162,16 +162,16 @@ public:
     [[nodiscard]] virtual std::uint64_t size() const = 0;
     // Something was written, truncated or created that no commit has published.
     [[nodiscard]] virtual bool dirty() const = 0;
-    // The state in which a file has no bytes and never had.
+    // The file has no bytes and never had any.
     [[nodiscard]] virtual bool pristine() const = 0;
     [[nodiscard]] virtual std::optional<Error> failed() const = 0;
     [[nodiscard]] virtual WriterProgress progress() const = 0;
-    // A commit whose answer was lost may be in the bucket: the next commit finds out.
+    // A commit whose reply was lost may be in the bucket: the next commit finds out.
     [[nodiscard]] virtual bool may_have_committed() const { return false; }
-    // Where the file has failed: by which the objects of those commits are known whose answers were lost, or come too
-    // late for anyone (kWriteIdMetadata). They may be in the bucket, or get there.
+    // For a file that has failed: write IDs (kWriteIdMetadata) of its commits whose replies were lost, or come too late
+    // for any caller. Their objects may be in the bucket, or get there.
     [[nodiscard]] virtual std::vector<std::string> unanswered_commits() const = 0;
-    // Bytes that are in the bucket and that the next commit sends once more; 0 where that is not known.
+    // Bytes that are in the bucket and that the next commit sends once more; 0 if that is not known.
     [[nodiscard]] virtual std::uint64_t sent_again() const { return 0; }
 };
 

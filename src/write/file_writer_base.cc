@@ -14,8 +14,8 @@ bool FileWriterImpl::cycle_ready() {
         if (!committed_is_known() || !copies_are_known()) {
             return false;
         }
-        // Once for both: another file may find out in between that the store copies nothing, and what is not copied
-        // then would be sent as it comes.
+        // Asked once for both calls below: another file may find out in between that the store copies nothing, and what
+        // is not copied then would be sent unchecked.
         const bool sends_all = sends_all_again();
         if (!committed_is_checked(sends_all)) {
             return false;

@@ -120,7 +120,7 @@ void FileWriterImpl::end_upload(std::shared_ptr<Upload> upload) {
     end_.begin();
     auto end = [keep = self(), upload] { upload->abort([keep](const Status& status) { keep->upload_ended(status); }); };
     if (end_.failure()) {
-        // Its memory does not wait.
+        // The upload's memory is freed at once.
         outbox_.add([upload = std::move(upload)] { upload->give_up(); });
         end_.end_when_told(std::move(end));
     } else {

@@ -74,7 +74,7 @@ public:
 
 private:
     struct StreamWrite : PendingWrite {
-        // Empty: being out of order fails the file.
+        // Empty if being out of order fails the file.
         OutOfOrder out_of_order{};
         // `data.buffer` counts as file data.
         bool charged = false;
@@ -87,8 +87,8 @@ private:
         return std::static_pointer_cast<FileWriterImpl>(shared_from_this());
     }
 
-    // Whether a completion still matters: its cycle has not ended, by a failure either. What is compared is not locked,
-    // because its last owner frees its memory.
+    // Whether a completion still matters: its cycle has not ended, by a failure either. The weak pointer is compared,
+    // not locked, because the last owner of a cycle frees its memory.
     [[nodiscard]] bool is_current(const WeakCycle& cycle) const REQUIRES(mutex_) {
         return !cycle.owner_before(cycle_) && !cycle_.owner_before(cycle);
     }
@@ -103,16 +103,16 @@ private:
     [[nodiscard]] bool write_step(const PendingPointer& pending) REQUIRES(mutex_);
     [[nodiscard]] bool truncate_step(const PendingPointer& pending) REQUIRES(mutex_);
     void prefer_next_in_order() REQUIRES(mutex_);
-    // The bytes in memory that are charged as file data; empty while they wait for that.
+    // The bytes of the write, charged as file data; empty while they wait for that.
     [[nodiscard]] std::optional<Slice> charge(const PendingPointer& pending) REQUIRES(mutex_);
     void wait_to_be_charged(const PendingPointer& pending) REQUIRES(mutex_);
     void charged(const PendingPointer& pending, Buffer buffer) EXCLUDES(mutex_);
     void accept(Slice slice) REQUIRES(mutex_);
-    // One step towards `end`, over bytes that are not written.
+    // Moves the stream one step towards `end`, over bytes that are not written; true when another step may follow.
     [[nodiscard]] bool pass_to(std::uint64_t end) REQUIRES(mutex_);
-    // The first failure of the file: kept, and logged.
+    // Keeps and logs the first failure of the file.
     void fail(Error error) override REQUIRES(mutex_);
-    // Without a line in the log: the caller has reported it.
+    // As fail(), without a line in the log: the caller has reported the error.
     void stop(Error error) REQUIRES(mutex_);
     void deliver(MutexLock& lock) REQUIRES(mutex_) RELEASE(lock);
     template <class T>
@@ -127,7 +127,7 @@ private:
     [[nodiscard]] const std::string& committed_key() const REQUIRES(mutex_) {
         return committed_->key.empty() ? key_ : committed_->key;
     }
-    // The committed object was copied to another key since it was asked for by this one.
+    // The committed object was copied to another key since it was requested by this one.
     [[nodiscard]] bool has_moved(const std::string& key) const REQUIRES(mutex_) { return key != committed_key(); }
     void know_committed(const std::string& key, Result<CommittedFrames> frames) REQUIRES(mutex_);
     [[nodiscard]] bool copies_are_known() REQUIRES(mutex_);
@@ -140,15 +140,15 @@ private:
     [[nodiscard]] std::optional<KeptBlock::Place> committed_place(const WeakCycle& cycle) const EXCLUDES(mutex_);
     void block_here(KeptBlock& block, const Status& status) REQUIRES(mutex_);
 
-    // What stays as it is behind the beginning:
-    // The first from there on; null where none is left.
+    // Both are about runs that are kept after the beginning. next_run(): the first one at `from` or after it; null if
+    // none is left.
     [[nodiscard]] const FileRange* next_run(std::uint64_t from) const REQUIRES(mutex_);
     [[nodiscard]] bool keep_run(const FileRange& run) REQUIRES(mutex_);
 
     // --- file_writer_commits.cc: commits, and the cycle that leads to each.
     void commit_requested(PendingCommit commit) REQUIRES(mutex_);
     [[nodiscard]] bool commit_step() REQUIRES(mutex_);
-    // The request that does it may be on its way.
+    // The request that publishes may be on its way.
     [[nodiscard]] bool is_being_published() const REQUIRES(mutex_) {
         return cycle_->is_committing() && cycle_->is_publishing();
     }
@@ -185,11 +185,11 @@ private:
     // What is in the bucket, and how much of it the next commit keeps.
     std::optional<CommittedObject> committed_ GUARDED_BY(mutex_);
     std::uint64_t kept_size_ GUARDED_BY(mutex_) = 0;
-    // How its frames lie in it; null until that is known.
+    // How the frames of the committed object lie in it; null until that is known.
     std::shared_ptr<const CommittedFrames> committed_frames_ GUARDED_BY(mutex_);
-    // Null where nothing plain is sent again.
+    // Checksums of what is fetched to be sent again; null if nothing of a plain object is.
     std::shared_ptr<const BlockChecksums> checked_ GUARDED_BY(mutex_);
-    // Of it, behind kept_size_.
+    // Runs of the committed object that are kept after kept_size_.
     std::vector<FileRange> kept_runs_ GUARDED_BY(mutex_);
 
     std::uint64_t size_ GUARDED_BY(mutex_) = 0;
@@ -198,11 +198,11 @@ private:
     std::uint64_t bytes_acknowledged_ GUARDED_BY(mutex_) = 0;
     std::uint64_t bytes_committed_ GUARDED_BY(mutex_) = 0;
 
-    // Whether the store copies parts.
+    // Whether it is known if the store copies parts.
     bool copies_known_ GUARDED_BY(mutex_) = false;
     // The way to the next commit; never null.
     std::shared_ptr<UploadCycle> cycle_ GUARDED_BY(mutex_);
-    // Of the latest upload, until it is published.
+    // That of the latest upload, until it is published.
     std::string write_id_ GUARDED_BY(mutex_);
     // The file has failed, and that upload may be in the bucket, or get there.
     bool may_be_published_ GUARDED_BY(mutex_) = false;

@@ -8,7 +8,7 @@ namespace ckptfs {
 std::vector<FrameSequencer::RawFrame> FrameSequencer::append(Slice slice) {
     std::vector<RawFrame> full;
     while (!slice.bytes.empty()) {
-        // Behind a frame that was cut short the next is short too, so that equal parts can be made of frames.
+        // The frame after one that was cut short is short, too, so that equal parts can be made of frames.
         const std::uint64_t room = kFrameSize - (end() - begin_) % kFrameSize;
         const std::uint64_t take = std::min<std::uint64_t>(room, slice.bytes.size());
         open_.append(Slice{slice.owner, slice.bytes.first(take)});

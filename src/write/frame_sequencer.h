@@ -2,7 +2,7 @@
 // Cuts the stream of accepted bytes into frames and puts them back in order after they were encoded.
 //
 // Frames are encoded in parallel and come back in any order. How many are under way is bounded by the buffers that hold
-// them. A frame is cut short where a commit or a need of memory ends it.
+// them. A frame is cut short if a commit or a lack of memory ends it.
 //
 // Guarded by its owner's mutex.
 #pragma once
@@ -28,12 +28,12 @@ public:
     };
 
     FrameSequencer() = default;
-    // `begin`: of the stream, in the file.
+    // `begin`: where the stream begins in the file.
     explicit FrameSequencer(std::uint64_t begin) : begin_(begin), open_offset_(begin) {}
 
     // Adds bytes at the end; returns the frames that this filled, to be encoded and handed to encoded().
     [[nodiscard]] std::vector<RawFrame> append(Slice slice);
-    // What is left, as a short frame; empty when nothing is.
+    // Cuts what is left as a short frame; empty if nothing is left.
     [[nodiscard]] std::optional<RawFrame> cut();
     void encoded(std::uint64_t sequence, PartFrame frame);
     // The next frame in the order of the file, once it has been encoded.
@@ -47,7 +47,8 @@ public:
 
     // Replaces bytes of the frame being filled; returns what it held before.
     [[nodiscard]] Payload patch(std::uint64_t offset, const Payload& bytes);
-    // The stream now ends behind `open`, which begins at `offset`. Nothing is under way. Returns what was being filled.
+    // The stream now ends with `open`, which begins at `offset`. Nothing may be under way. Returns what was being
+    // filled.
     [[nodiscard]] Payload restart(std::uint64_t offset, Payload open);
 
 private:

@@ -171,7 +171,7 @@ Status KeptBlock::take_referenced(const Payload& stored) {
     return {};
 }
 
-// False where the block is no longer wanted.
+// False if the block is no longer wanted.
 bool KeptBlock::find_referenced(const std::vector<FileRange>& references) {
     if (!find_place_()) {
         return false;

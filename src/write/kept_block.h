@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A block of the committed object on its way into the stream of the next commit: fetched, and checked or decoded.
 //
-// What is damaged is fetched once more. Where the object is copied to another key meanwhile, the rest comes from there.
+// A damaged block is fetched once more. If the object is copied to another key meanwhile, the rest is fetched from
+// there.
 //
-// Ownership: what is under way keeps it.
-// Threads: one after the other; callbacks run without locks held.
+// Ownership: requests under way keep it alive.
+// Threads: one at a time; callbacks run without locks held.
 #pragma once
 
 #include <cstddef>
@@ -29,37 +30,38 @@ namespace ckptfs {
 
 class KeptBlock : public std::enable_shared_from_this<KeptBlock> {
 public:
-    // Of the object; empty where the block is no longer wanted.
+    // Where the object is.
     struct Place {
         std::string key;
         std::string etag;
     };
+    // Returns nothing if the block is no longer wanted.
     using FindPlace = std::function<std::optional<Place>()>;
-    // Not called where the block is found to be no longer wanted.
+    // Not called if the block is found to be no longer wanted.
     using Done = std::function<void(KeptBlock& block, const Status& status)>;
 
     struct Source {
         Place place;
-        // Of the file.
+        // Size of the file.
         std::uint64_t size = 0;
         std::shared_ptr<const CommittedFrames> frames;
-        // Null where it is encoded, or need not be checked.
+        // Null if the object is encoded, or need not be checked.
         std::shared_ptr<const BlockChecksums> checked;
     };
 
-    // Begins at `offset` of the file.
+    // The block begins at `offset` of the file.
     KeptBlock(WriteEnvironment& environment, Source source, std::uint64_t offset, std::size_t size,
               FindPlace find_place, Done done);
 
     void fetch();
 
     [[nodiscard]] std::uint64_t offset() const { return offset_; }
-    // Of it, once it is here.
+    // The block's bytes, valid when Done is called with success.
     [[nodiscard]] ByteSpan bytes() const { return buffer_.bytes().first(size_); }
     [[nodiscard]] Buffer take_buffer() { return std::move(buffer_); }
 
 private:
-    // Bytes of one frame.
+    // Bytes of one other frame that the block's frame refers to.
     struct ReferencedPiece {
         CommittedFrame frame;
         std::uint64_t begin = 0;
@@ -70,7 +72,7 @@ private:
     void get(const ByteRange& range);
     void fetched(const Result<GetResponse>& result);
     [[nodiscard]] bool follow_move();
-    // On the executor.
+    // These run on the executor.
     void check();
     void decode();
     [[nodiscard]] Status take_referenced(const Payload& stored);
@@ -84,19 +86,19 @@ private:
     const FindPlace find_place_;
     const Done done_;
 
-    // For the file's bytes, and, where they are encoded, for those of the object.
+    // For the file's bytes, and, if they are encoded, for those of the object.
     Buffer buffer_;
     Buffer stored_;
-    // In the object.
+    // The range of the object that is being fetched, and how many bytes of it have come.
     ByteRange range_;
     std::size_t filled_ = 0;
-    // Where it is encoded.
+    // The block's frame, if the object is encoded.
     CommittedFrame frame_;
-    // Bytes that the frame refers to and that are still missing. They come by way of the same two buffers, before the
+    // Bytes that the frame refers to and that are still missing. They are fetched into the same two buffers, before the
     // frame is fetched again.
     std::deque<ReferencedPiece> missing_;
     std::string referenced_;
-    // It was damaged when it first came, or what it is compared with was.
+    // The block has been fetched again because it was damaged, and so have the checksums that it is compared with.
     bool again_ = false;
     bool checked_again_ = false;
 };

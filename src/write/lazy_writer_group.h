@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The place where the first writer of an environment leaves what all its writers share.
+// Holds what all writers of an environment share; the first of them makes it.
 // Threads: get() may be called from any thread.
 #pragma once
 

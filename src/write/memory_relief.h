@@ -17,11 +17,11 @@ namespace ckptfs {
 
 // What one writer holds that will not leave by itself, in bytes.
 struct StuckMemory {
-    // Of the part being filled: all of it, and what is in memory of it.
+    // Size of the part being filled, and how much of it is in memory.
     std::uint64_t open_part = 0;
     std::uint64_t open_in_memory = 0;
     bool may_leave_early = false;
-    // Of parts that have been sent.
+    // Held by parts that have been sent and are kept for patches only.
     std::uint64_t kept_in_memory = 0;
     // Counts up from writer to writer, in the order in which they began to hold memory.
     std::uint64_t since = 0;
@@ -42,7 +42,7 @@ struct Shortage {
     // Buffers that are waited for: for new file data, or to send staged bytes.
     std::size_t writes_waiting = 0;
     std::size_t commits_waiting = 0;
-    // Bytes held by both, of them on the way to the store, and of them on the way to the disk or about to be.
+    // Bytes held by both; of these, bytes on the way to the store, and bytes on the way to the disk or about to be.
     std::uint64_t held = 0;
     std::uint64_t leaving = 0;
     std::uint64_t spilling = 0;

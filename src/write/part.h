@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run of encoded frames that travels as one part.
+// A run of encoded frames that is sent as one part.
 //
 // Copying a Part shares its bytes. A patch never changes a byte: it replaces slices by others or waits beside them, so
 // that what is on its way to the store stays as it was; the frame is stale until it is encoded again.
@@ -26,18 +26,18 @@ struct FramePatch {
     std::uint64_t size = 0;
     // What is in memory; nothing while it is staged.
     Payload bytes;
-    // `size` bytes from `staged_offset` of what is staged are meant.
+    // If the patch is staged, it is the `size` bytes from `staged_offset` of what is staged.
     std::shared_ptr<const StagedRange> staged;
     std::uint64_t staged_size = 0;
     std::uint64_t staged_offset = 0;
-    // Of all that is staged.
+    // Checksum of all that is staged.
     std::uint32_t crc32c = 0;
 
     [[nodiscard]] FramePatch subrange(std::uint64_t begin, std::uint64_t end) const;
 };
 
 struct PartFrame {
-    // In the file.
+    // Position in the file.
     std::uint64_t offset = 0;
     std::uint64_t size = 0;
     // What is in memory; nothing while the frame is staged.
@@ -46,14 +46,14 @@ struct PartFrame {
     // file's. The first `size` bytes count.
     bool encoded = false;
     std::uint64_t encoded_size = 0;
-    // Of stored_bytes(), or of what is staged of them; absent for bytes that changed in memory.
+    // Checksum of stored_bytes(), or of what is staged of them; absent for bytes that changed in memory.
     std::optional<std::uint32_t> crc32c;
-    // Of what was encoded last.
+    // The record of what was encoded last.
     FrameRecord record;
     // Earlier bytes of the file that the encoded frame refers to. As long as the frame may change they are kept with
-    // it, at the end of `bytes`: what left for the store cannot be read before the file is committed.
+    // it, at the end of `bytes`: what was sent to the store cannot be read before the file is committed.
     std::vector<FileRange> references;
-    // What is stored of it is not what it holds now.
+    // The stored bytes are missing or outdated: the frame has to be encoded before it is sent.
     bool stale = false;
     // Counts changes of the bytes.
     std::uint32_t version = 0;
@@ -65,9 +65,9 @@ struct PartFrame {
     bool unverified = false;
 
     [[nodiscard]] std::uint64_t end() const { return offset + size; }
-    // To be read back: a patch that later ones have cut in pieces is read once.
+    // Bytes to be read back: a patch that later ones have cut in pieces is read once.
     [[nodiscard]] std::uint64_t staged_bytes() const;
-    // Of a frame in memory.
+    // These two are for a frame in memory.
     [[nodiscard]] Payload stored_bytes() const {
         return references.empty() ? bytes : bytes.subrange(0, record.stored_size);
     }
@@ -78,9 +78,9 @@ struct PartFrame {
         return std::any_of(references.begin(), references.end(),
                            [=](const FileRange& range) { return range.offset < end && range.end() > begin; });
     }
-    // Of the object, as far as is known.
+    // Bytes that the frame takes in the object, as far as is known.
     [[nodiscard]] std::uint64_t stored_size() const { return stale ? size : record.stored_size; }
-    // Of memory, to load what is staged and to keep what is not.
+    // Bytes of memory to load what is staged and to keep what is not.
     [[nodiscard]] std::uint64_t bytes_to_prepare() const;
 };
 
@@ -88,11 +88,11 @@ struct PartFrame {
 struct FrameBytes {
     std::uint64_t offset = 0;
     std::uint32_t version = 0;
-    // In the frame; absent for its own bytes.
+    // Offset of the patch in the frame; absent for the frame's own bytes.
     std::optional<std::uint64_t> patch;
     Payload bytes;
     std::shared_ptr<const StagedRange> staged;
-    // Of what is staged.
+    // Checksum of what is staged.
     std::uint32_t crc32c = 0;
 };
 
@@ -105,13 +105,13 @@ public:
     void add(PartFrame frame);
 
     [[nodiscard]] int number() const { return number_; }
-    // In the file; begin() == end() for a part without frames.
+    // Position in the file; begin() == end() for a part without frames.
     [[nodiscard]] std::uint64_t begin() const { return begin_; }
     [[nodiscard]] std::uint64_t end() const { return frames_.empty() ? begin_ : frames_.back().end(); }
     [[nodiscard]] std::uint64_t stored_offset() const { return stored_offset_; }
     [[nodiscard]] std::uint64_t stored_size() const { return stored_size_ + tail_.size(); }
     [[nodiscard]] bool empty() const { return frames_.empty(); }
-    // To load what is staged; no other change is for others to make: sums over the frames are kept here.
+    // For callers that load what is staged. They make no other change, because sums over the frames are kept here.
     [[nodiscard]] std::vector<PartFrame>& frames() { return frames_; }
     [[nodiscard]] const std::vector<PartFrame>& frames() const { return frames_; }
 
@@ -120,18 +120,18 @@ public:
     // Bytes of memory its frames hold and could give up; zeros of a hole hold none.
     [[nodiscard]] std::uint64_t bytes_in_memory() const;
     [[nodiscard]] std::vector<FrameBytes> frames_in_memory() const;
-    // These bytes lie on the disk now. Returns what held them in memory; nothing when the part has no such frame, or it
+    // These bytes are on the disk now. Returns what held them in memory; nothing if the part has no such frame, or it
     // has changed since.
     [[nodiscard]] std::optional<Payload> stage(const FrameBytes& frame);
 
-    // What it takes to load all that is staged, and to keep what is not.
+    // Bytes of memory to load all that is staged, and to keep what is not.
     [[nodiscard]] std::uint64_t bytes_to_prepare() const { return bytes_to_prepare_; }
     // How many blocks encode() has to encode once these bytes of the file have been replaced, in this part or before.
     [[nodiscard]] std::uint64_t blocks_to_encode(std::uint64_t offset, std::uint64_t end) const;
     // Replaces the bytes from `offset` of the file.
     void patch(std::uint64_t offset, const Payload& bytes);
     [[nodiscard]] bool refers_to(std::uint64_t offset, std::uint64_t end) const;
-    // These bytes of the file change: frames that refer to them are encoded anew. True where there are any.
+    // These bytes of the file change: frames that refer to them are encoded again. True if there are any.
     bool stop_referring_to(std::uint64_t offset, std::uint64_t end);
     // Drops everything from `end` of the file on; returns the beginning of the frame that was cut, which is no longer
     // in the part. A frame that is staged or encoded stays, shorter.
@@ -140,12 +140,12 @@ public:
     // How many buffers encode() takes.
     [[nodiscard]] std::size_t buffers_to_encode(const FrameEncoder& encoder) const;
     // Encodes what is stale; frames that share kFrameSize bytes of the file become one in a container. All bytes are in
-    // memory. What would fall below `least` bytes is padded. EIO where bytes that were staged are not what they were.
+    // memory. A part below `least` bytes is padded. EIO if bytes that were staged are not what they were.
     Status encode(const FrameEncoder& encoder, std::vector<Buffer> buffers, std::uint64_t least);
-    // What stands behind the last frame of the object.
+    // Sets what follows the last frame of the object.
     void set_tail(Payload tail);
 
-    // Of a part whose frames are all in memory and not stale.
+    // These two are for a part whose frames are all in memory and not stale.
     [[nodiscard]] Payload body() const;
     [[nodiscard]] std::uint32_t crc32c() const;
 
@@ -158,7 +158,7 @@ private:
     std::uint64_t begin_ = 0;
     std::uint64_t stored_offset_ = 0;
     std::vector<PartFrame> frames_;
-    // Of all frames. They are asked for with each frame that is added, and there may be thousands.
+    // Sums over all frames. They are needed for each frame that is added, and there may be thousands.
     std::uint64_t stored_size_ = 0;
     std::uint64_t bytes_to_prepare_ = 0;
     Payload tail_;

@@ -8,11 +8,11 @@
 namespace ckptfs {
 namespace {
 
-// A MiB of zeros is a frame of 17 bytes: half a million of them would be one part, which take 100 MB of memory that
-// no budget counts, and are all looked at by each change. So many take 3 MB: 16 GiB of zeros, padded to 5 MiB.
+// A MiB of zeros is a frame of 17 bytes: half a million of them would be one part, take 100 MB of memory that no budget
+// counts, and all be checked at each change. This many frames take 3 MB: 16 GiB of zeros, padded to 5 MiB.
 constexpr std::size_t kMostFrames = 16'384;
 
-// Ranges stay apart: what touches becomes one.
+// Adds a range; ranges that touch are merged.
 void add_range(std::map<std::uint64_t, std::uint64_t>& ranges, std::uint64_t begin, std::uint64_t end) {
     auto next = ranges.upper_bound(begin);
     if (next != ranges.begin() && std::prev(next)->second >= begin) {
@@ -41,11 +41,11 @@ bool PartAssembler::full() const {
     }
     const std::uint64_t planned = size_before_copy(
         plan_.part_size(open_.number(), open_.stored_offset(), known_size_, slowdown_), open_.begin(), next_copy_);
-    // What was cut or changed, or refers to others, may take more memory than it makes of the object. So many bytes of
-    // the file can be padded to a part of the least size.
+    // Frames that were cut or changed, or refer to others, may take more memory than they make of the object. A part of
+    // this many bytes of the file can be padded to the least size.
     const bool takes_more = whole_blocks_ && open_.end() - open_.begin() >= kMinPartSize;
     const std::uint64_t most = std::max(planned, std::min(2 * planned, plan_.largest_part()));
-    // Before what is copied there is no other end.
+    // There is no other boundary before the copied run.
     const bool too_large_later =
         next_copy_ == open_.end() + kMinPartSize && open_.bytes_to_prepare() + kMinPartSize > plan_.largest_part();
     const bool has_too_many = open_.frames().size() >= kMostFrames;
@@ -101,7 +101,7 @@ void PartAssembler::keep_references(const Part& part) {
     const std::uint64_t limit = first_->part.end();
     for (const PartFrame& frame : part.frames()) {
         for (const FileRange& range : frame.references) {
-            // What is stale is encoded without references.
+            // A stale frame is encoded again without references.
             if (range.offset < limit && !frame.stale) {
                 add_range(referred_to_, range.offset, range.end());
             }

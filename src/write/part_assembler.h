@@ -19,23 +19,24 @@ namespace ckptfs {
 
 class PartAssembler {
 public:
-    // `copied_parts` numbers are taken by what is copied from the committed object: the first `begin` bytes of the
-    // file, `stored_begin` of the object. `whole_blocks`: a part ends only where kFrameSize bytes of the file do.
+    // `copied_parts`: part numbers taken by what is copied from the committed object, which is the first `begin` bytes
+    // of the file and `stored_begin` of the object. `whole_blocks`: a part ends only where kFrameSize bytes of the file
+    // do.
     PartAssembler(const PartPlan& plan, int copied_parts, std::uint64_t begin, std::uint64_t stored_begin,
                   bool whole_blocks);
 
-    // 0: not known.
+    // 0 if it is not known.
     void set_known_size(std::uint64_t size) { known_size_ = size; }
     void set_slowdown(Slowdown slowdown) { slowdown_ = slowdown; }
 
-    // What is copied begins there, in the file: the part before it ends there, and must not be too small. 0: no
-    // more is.
+    // Offset in the file where the next copied run begins: the part before it ends there, and must not be too small. 0
+    // if no more is copied.
     void set_next_copy(std::uint64_t offset) { next_copy_ = offset; }
-    // Passes over what is copied, up to `end` of the file and of so many bytes of the object: `parts` numbers, of which
-    // the first is returned. The part being filled is empty, and nothing is kept.
+    // Skips a copied run, which ends at `end` of the file and has `stored_size` bytes of the object. It takes `parts`
+    // part numbers, of which the first is returned. The part being filled is empty, and nothing is kept.
     [[nodiscard]] int pass_copied(int parts, std::uint64_t end, std::uint64_t stored_size);
 
-    // Returns the parts that are to be sent now. A full first part waits for the byte behind it, so that a file of just
+    // Returns the parts that are to be sent now. A full first part waits for the byte after it, so that a file of just
     // its size is one request.
     [[nodiscard]] std::vector<Part> add(PartFrame frame);
     // Closes the part being filled, full or not; returns what is to be sent. Nothing for an empty one.
@@ -58,10 +59,10 @@ public:
 
     // Whether all bytes from `offset` to the smaller of `end` and end() are still here.
     [[nodiscard]] bool holds(std::uint64_t offset, std::uint64_t end) const;
-    // Whether they can be changed, too: not so many frames of one part that it could not be encoded as a whole, and no
-    // frame that is gone refers to them.
+    // Whether these bytes can be changed, too: they do not touch so many frames of one part that it could not be
+    // encoded as a whole, and no frame that is no longer here refers to them.
     [[nodiscard]] bool patchable(std::uint64_t offset, std::uint64_t end) const;
-    // Whether frames that cannot be encoded anew any more refer to any of these bytes.
+    // Whether frames that can no longer be encoded again refer to any of these bytes.
     [[nodiscard]] bool referred_to(std::uint64_t offset, std::uint64_t end) const;
     // The lowest offset from which everything up to the end can still be changed.
     [[nodiscard]] std::uint64_t patchable_from() const;
@@ -71,16 +72,16 @@ public:
 
     // Whether the file can be cut at `end`: the bytes of the part that is cut are still here.
     [[nodiscard]] bool can_cut(std::uint64_t end) const;
-    // Drops everything from `end` on. Returns the beginning of the frame that was cut, to be filled on. Parts with
+    // Drops everything from `end` on. Returns the beginning of the frame that was cut, to be filled further. Parts with
     // numbers from open().number() on have to be forgotten.
     Payload cut(std::uint64_t end);
 
     // Memory held by parts that have been sent and are kept for patches only.
     [[nodiscard]] std::uint64_t kept_bytes() const;
     [[nodiscard]] std::vector<FrameBytes> kept_in_memory() const;
-    // The frame's bytes lie on the disk now. Returns what held them in memory; nothing when it has changed or gone.
+    // The frame's bytes are on the disk now. Returns what held them in memory; nothing if it has changed or is gone.
     [[nodiscard]] Payload stage(const FrameBytes& frame);
-    // Releases them; returns those that must be sent again because they were patched.
+    // Releases the kept parts; returns those that must be sent again because they were patched.
     [[nodiscard]] std::vector<Part> drop_kept();
 
     // Bytes that are no longer needed, to be freed where no mutex is held.
@@ -93,11 +94,11 @@ private:
     };
 
     [[nodiscard]] bool full() const;
-    // Whether the part can still be prepared in the memory that is kept for that.
+    // Whether the part could still be prepared, in the memory that is reserved for that, if these bytes changed.
     [[nodiscard]] bool may_change(const Part& part, std::uint64_t offset, std::uint64_t end) const;
     void seal_into(std::vector<Part>& parts);
     void discard(std::optional<Kept>& place);
-    // The part is about to be released.
+    // Notes what the frames of a part that is about to be released refer to.
     void keep_references(const Part& part);
     [[nodiscard]] std::vector<Kept*> kept();
     [[nodiscard]] std::vector<const Kept*> kept() const;
@@ -111,7 +112,7 @@ private:
     Part open_;
     std::optional<Kept> first_;
     std::optional<Kept> last_;
-    // Bytes of the first part that frames of parts refer to which are not kept any more: end by begin, apart.
+    // Bytes of the first part to which frames of released parts refer: end by begin, disjoint.
     std::map<std::uint64_t, std::uint64_t> referred_to_;
     std::vector<Part> discarded_;
 };

@@ -12,9 +12,9 @@ namespace {
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 constexpr std::uint64_t kDefaultEqualPartSize = 32 * kMiB;
-// The last parts of a file whose size is known hold at most this share of what is left.
+// The last parts of a file whose size is known hold at most one byte in this many of what is left.
 constexpr std::uint64_t kLastParts = 16;
-// Where the store bears one request, those without data take turns with parts: 0.7 s at 90 MB/s.
+// If the store tolerates only one request, those without data take turns with parts: 0.7 s at 90 MB/s.
 constexpr std::uint64_t kLargestInTurns = 64 * kMiB;
 // Large enough that a request is not all latency, small enough that many copy at once.
 constexpr std::uint64_t kCopyPieceSize = 256 * kMiB;
@@ -76,7 +76,7 @@ std::uint64_t PartPlan::grown_size(int number) const {
     return whole_frames_up(static_cast<std::uint64_t>(grown));
 }
 
-// Those under way, and the one that each file fills meanwhile, fill half of the budget; the other half is for what is
+// Parts in flight, and the one that each file fills meanwhile, take half of the budget; the other half is for what is
 // being encoded, and for parts that are kept for changes.
 std::uint64_t PartPlan::slowed_size(Slowdown slowdown) const {
     if (slowdown.requests == 0) {

@@ -2,7 +2,7 @@
 // The calls on a file that wait for their turn: they are carried out in the order in which they came, one at a time,
 // and a commit therefore covers exactly what was handed over before it.
 //
-// Guarded by its owner's mutex. Answers are put into its owner's outbox.
+// Guarded by its owner's mutex. Replies are put into its owner's outbox.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@
 namespace ckptfs {
 
 struct PendingWrite {
-    // Absent: at the end of the file.
+    // Absent for a write at the end of the file.
     std::optional<std::uint64_t> offset;
     WriteData data;
     FileWriter::WriteDone done;
@@ -38,7 +38,7 @@ struct PendingCommit {
     FileWriter::CommitDone done;
 };
 
-// Waits until writes take memory for nothing but themselves.
+// Waits until writes take memory only for themselves (StreamWriter::begin_writing).
 struct PendingBegin {
     FileWriter::Done done;
 };
@@ -52,11 +52,11 @@ public:
     [[nodiscard]] bool empty() const { return calls_.empty(); }
     [[nodiscard]] const Pointer& front() const { return calls_.front(); }
     void add(Pointer call) { calls_.push_back(std::move(call)); }
-    // Of a file that has failed it is refused.
+    // As add(), but refuses the call if the file has failed.
     void add(Pointer call, const std::optional<Error>& failure, Outbox& outbox) {
         failure ? refuse(call, *failure, outbox) : add(std::move(call));
     }
-    // To be carried out once more.
+    // Puts back a call that has to be carried out once more.
     void put_back(Pointer call) { calls_.push_front(std::move(call)); }
     Pointer take() {
         Pointer call = std::move(calls_.front());
@@ -64,7 +64,7 @@ public:
         return call;
     }
 
-    // Those at the front, which are all answered by one commit.
+    // Takes the commits at the front, which are all answered by one commit.
     std::vector<FileWriter::CommitDone> take_commits() {
         std::vector<FileWriter::CommitDone> waiters;
         while (!calls_.empty() && std::holds_alternative<PendingCommit>(*calls_.front())) {
@@ -73,7 +73,7 @@ public:
         return waiters;
     }
 
-    // Brings the first call to the front for which `wanted` says so, if only calls of this type are before it.
+    // Moves the first call for which `wanted` returns true to the front, if only calls of this type are before it.
     template <class Before, class Wanted>
     void prefer(Wanted wanted) {
         for (auto next = calls_.begin(); next != calls_.end(); ++next) {

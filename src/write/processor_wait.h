@@ -12,8 +12,8 @@ struct ProcessorTimes {
     std::chrono::nanoseconds waited{0};
 };
 
-// Since the thread began, from /proc/thread-self/schedstat (Documentation/scheduler/sched-stats.rst of the kernel).
-// Empty where the kernel does not count.
+// Times since the thread began, from /proc/thread-self/schedstat (Documentation/scheduler/sched-stats.rst of the
+// kernel). Empty if the kernel does not count.
 [[nodiscard]] std::optional<ProcessorTimes> processor_times();
 
 }  // namespace ckptfs

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What may be published only while a permit counts: a commit marker, which the filesystem's gate has allowed. Between
-// that and the last attempt to publish it there may be a long outage.
+// Permits for what may be published only while its permit is valid: a commit marker, which the filesystem's gate has
+// allowed. There may be a long outage between that and the last attempt to publish it.
 //
 // The filesystem gives the permit for a key before it commits that file, and takes it back when the commit has ended.
 // Threads: all functions may be called from any thread.
@@ -21,14 +21,17 @@ namespace ckptfs {
 struct PublishPermit {
     using Counts = std::function<bool()>;
 
-    // Asked before each attempt, on any thread, and under locks. Empty: no permit is needed.
+    // Whether the permit is valid. Called before each attempt, on any thread, and under locks. Empty if no permit is
+    // needed.
     Counts counts;
-    // Asks for another where this one no longer counts; empty: then nothing is published. Calls back on any thread.
+    // Asks for another permit when this one is no longer valid; if it is empty, nothing is published then. Calls back
+    // on any thread.
     std::function<void(std::function<void(Result<Counts>)>)> renew;
 };
 
-// Permits that end before the store takes what they are for are renewed as long as a request without progress is tried
-// again. Once also after that: all of the time may have passed while the machine stood still. Guarded by its owner.
+// Permits that end before the store takes what they are for are renewed for as long as a request without progress is
+// retried, and at least once even after that: all of the time may have passed while the machine stood still. Guarded by
+// its owner.
 class PermitRenewals {
 public:
     PermitRenewals(const Clock& clock, Milliseconds retry_for)
@@ -42,8 +45,8 @@ private:
     bool is_first_ = true;
 };
 
-// What is told of a request that was not sent any more because its permit had ended: the store client does not know why
-// it was not to send it. Another error is told as it is.
+// The error to report for a request that was no longer sent because its permit had ended: the store client does not
+// know why it was not to send it. Other errors are returned unchanged.
 [[nodiscard]] inline Error told_as_late(Error error, const std::string& shown_key) {
     if (error.errno_value == EIO && error.http_status == 0 && !error.retryable) {
         error.message = shown_key +
@@ -70,7 +73,7 @@ public:
         const auto found = permits_.find(key);
         return found == permits_.end() ? PublishPermit() : found->second;
     }
-    // Of what is published from now on.
+    // The renewals for what is published from now on.
     [[nodiscard]] PermitRenewals renewals() const { return {clock_, retry_for_}; }
 
 private:

@@ -33,7 +33,7 @@ bool memory_is_short(const BufferPool& pool) {
            usage.waiting[static_cast<std::size_t>(MemoryUse::kCommit)] > 0;
 }
 
-// Buffers filled one behind the other.
+// Buffers that are filled one after the other.
 class Filling {
 public:
     explicit Filling(std::vector<Buffer> buffers) {
@@ -178,8 +178,8 @@ void Staging::go_on() {
     }
 }
 
-// What is encoded anew and what comes of it may be more together than what is reserved for that, and no listener of the
-// pool can free what the first holds. So it waits for nothing, or with nothing in memory.
+// What is encoded again and the result may together be more than what is reserved for that, and no listener of the pool
+// can free what the first job holds. So that job takes all its buffers at once, or waits with nothing in memory.
 bool Staging::begin(Job& job) {
     if (job.to_encode == 0 || job.part.bytes_in_memory() == 0 || take_at_once(job)) {
         return true;

@@ -2,10 +2,10 @@
 // The way of file data to the disk and back, for all writers of a mount.
 //
 // Parts come back one after the other, and are made ready to leave before the next takes memory, so that parts which
-// wait cannot hold each other up. A part that has to wait holds none: what is still in memory of it is staged, too.
-// What the disk does not take stays in memory, and is given up where nothing else helps.
+// wait cannot block each other. A part that has to wait holds no memory: what is still in memory of it is staged, too.
+// What the disk does not take stays in memory, and its part is given up if nothing else helps.
 //
-// Ownership: shared; what is under way keeps it.
+// Ownership: shared; tasks under way keep it alive.
 // Threads: all functions may be called from any thread. The disk is only touched on the executor for tasks that wait.
 // Callbacks run on either executor, without locks held.
 #pragma once
@@ -36,15 +36,15 @@ public:
     // `executor`: for tasks that wait; `compute`: for those that encode.
     Staging(BufferPool& pool, Executor& executor, Executor& compute, std::string directory);
 
-    // Writes the frames' bytes to the disk. The answer holds those that were written, without their bytes.
+    // Writes the frames' bytes to the disk. `done` gets those that were written, without their bytes.
     void store(std::vector<FrameBytes> frames, Stored done);
-    // The part with all its bytes in memory and encoded, of at least so many bytes.
+    // `done` gets the part with all its bytes in memory and encoded, padded to `least` bytes.
     void prepare(Part part, std::shared_ptr<const FrameEncoder> encoder, std::uint64_t least, Prepared done);
 
     // Parts that wait to be loaded or encoded.
     [[nodiscard]] std::size_t waiting() const;
-    // The first part waits for memory that nothing else frees: the last that holds some ends with why the disk did not
-    // take it.
+    // For when the first part may wait for memory that nothing else frees: gives up the last part that holds some, with
+    // the error for which the disk did not take it.
     void give_up_one();
     // Bytes on the way to the disk.
     [[nodiscard]] std::uint64_t storing() const { return storing_; }
@@ -56,14 +56,14 @@ private:
         Part part;
         std::shared_ptr<const FrameEncoder> encoder;
         std::uint64_t least = 0;
-        // Empty where it was given up.
+        // Empty if the job was given up.
         Prepared done;
-        // Why the disk did not take what is in memory of it.
+        // Why the disk did not take what is in memory of the part.
         std::optional<Error> unstored;
-        // Of the first: its memory has been asked for; it waits for a buffer, and belongs to no task.
+        // Of the first job: its memory has been requested; it waits for a buffer, and belongs to no task.
         bool begun = false;
         bool waits = false;
-        // For what lies on the disk, and for what encoding makes of it.
+        // Buffers, and how many are needed, for what is on the disk, and for what encoding makes of it.
         std::vector<Buffer> loading;
         std::size_t to_load = 0;
         std::vector<Buffer> encoding;
@@ -72,11 +72,11 @@ private:
 
     Status store_now(std::vector<FrameBytes>& frames);
     void store_rest(Job& job);
-    // False where it would not be the first, and `first_only`.
+    // False if `first_only`, and the job would not be the first.
     bool enqueue(Job& job, bool first_only);
-    // The first in the queue: takes the next buffer, or goes on when it has all.
+    // Goes on with the first job: takes its next buffer, or begins its next task when it has all.
     void go_on();
-    // False where it goes on later.
+    // False if the job goes on later.
     bool begin(Job& job);
     bool take_at_once(Job& job);
     void take(Job& job, MemoryUse use);

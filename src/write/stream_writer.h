@@ -22,26 +22,26 @@ public:
                                                 std::optional<CommittedObject> base,
                                                 Overwrite overwrite = Overwrite::kAllowed);
 
-    // For one commit of what `base` keeps, to `key`; what lies between is to be written in order, and nothing else.
-    // Parts of any size are allowed.
+    // For one commit to `key` that keeps `kept` of `base`; only what lies between is to be written, in order. Parts of
+    // any size are allowed.
     static std::shared_ptr<StreamWriter> create(WriteEnvironment& environment, std::string key, CommittedObject base,
                                                 KeptContent kept, Overwrite overwrite);
 
-    // Fetches what it sends once more of the committed object, as it else does at the first write. For a caller whose
+    // Fetches what is sent once more of the committed object now, instead of at the first write. For a caller whose
     // writes come in buffers of MemoryUse::kWrite: what is fetched waits for such buffers, too.
     virtual void begin_writing(Done done) = 0;
-    // As write(), but what would fail the file for its place is given back, and nothing has changed.
+    // As write(), but a write that would fail the file because of its offset is given back, and nothing has changed.
     virtual void write_in_order(std::uint64_t offset, WriteData data, WriteDone done, OutOfOrder out_of_order) = 0;
     using FileWriter::move_to;
-    // For the first commit under the new key.
+    // `overwrite`: for the first commit under the new key.
     virtual bool move_to(std::string key, Overwrite overwrite) = 0;
-    // Called, in order, with what it fetches of the committed object to send it once more; it has been checked. Set
-    // before anything is handed over.
+    // `told` is called, in order, with what is fetched of the committed object to be sent once more, after it was
+    // checked. Set before anything is handed over.
     virtual void when_fetched(std::function<void(std::uint64_t offset, Slice bytes)> told) = 0;
-    // Of what was committed last, where that is known.
+    // The frames of what was committed last, if they are known.
     [[nodiscard]] virtual std::optional<CommittedFrames> committed_frames() const = 0;
-    // By which the object of the commit that began last is known (kWriteIdMetadata), while that has not succeeded;
-    // empty before, and after.
+    // The write ID (kWriteIdMetadata) of the commit that began last, while that has not succeeded; empty before, and
+    // after.
     [[nodiscard]] virtual std::string write_id() const = 0;
     // Right after a commit: what was committed stays where it is; the next commit starts from it and goes to `key`.
     virtual void go_on_at(std::string key, Overwrite overwrite) = 0;

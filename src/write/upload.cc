@@ -12,7 +12,7 @@
 namespace ckptfs {
 namespace {
 
-// What ends uploads that are ours, again and again, is nothing to race with.
+// It is no use racing a client that ends our uploads again and again.
 constexpr int kMostAnew = 3;
 
 UploadTarget with_write_id(UploadTarget target, const std::string& write_id) {
@@ -31,7 +31,7 @@ Upload::Upload(ObjectStore& store, UploadTarget target)
 
 Upload::~Upload() {
     if (id_ && !closed_) {
-        // The mount's store tells of one that could not be ended, and tries it again.
+        // The mount's store reports an upload that could not be ended, and tries again.
         store_.abort_upload(*id_, [](const Status& /*ended*/) {});
     }
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the bytes of one commit reach the store: as one object put, or as one multipart upload.
+// How the bytes of one commit reach the store: by one PutObject, or by one multipart upload.
 //
-// The upload is created with its first part; parts travel in parallel, as many as memory and the store allow. A part
+// The upload is created with its first part; parts are sent in parallel, as many as memory and the store allow. A part
 // number may be sent again: the later bytes win, and never overtake the earlier request. The first failure is kept and
-// answers everything after it. An upload that another client ends before anything of it is in the store is begun anew.
+// returned to everything after it. An upload that another client ends before any part of it is in the store is begun
+// again.
 //
 // Ownership: shared; requests in flight keep it alive. The destructor ends an upload that was not completed.
 // Threads: all functions may be called from any thread; callbacks run exactly once, without locks held, also inline.
@@ -28,9 +29,9 @@ struct UploadTarget {
     std::string key;
     Metadata metadata;
     std::string content_encoding;
-    // Fails with EEXIST where the key exists.
+    // Fails with EEXIST if the key exists.
     bool if_none_match = false;
-    // Asked for that of the key when it is to be published; null: none is needed.
+    // Asked for the key's permit when the object is to be published; null if none is needed.
     const PublishPermits* permits = nullptr;
 };
 
@@ -39,7 +40,7 @@ struct CopySource {
     std::string etag;
     // Bytes that are copied.
     std::uint64_t size = 0;
-    // Absent: the whole object.
+    // Absent for the whole object.
     std::optional<ByteRange> range;
 };
 
@@ -56,13 +57,13 @@ public:
 
     void send_part(int number, Payload body, std::uint32_t crc32c, PartDone done);
     void copy_part(int number, CopySource source, PartDone done);
-    // These numbers will be sent again or are no longer part of the object.
+    // Parts from this number on will be sent again or are no longer part of the object.
     void forget_parts_from(int number);
 
-    // The whole object in one request; instead of parts.
+    // Sends the whole object in one request, instead of parts.
     void put(Payload body, std::uint32_t crc32c, Published done);
-    // Waits for the parts in flight.
-    // `size`: of the whole object; parts that add up to another one are not published.
+    // Waits for the parts in flight, and publishes them. `size`: of the whole object; parts that add up to another one
+    // are not published.
     void complete(std::uint64_t size, Published done);
     // Nothing more is sent or published, and what waits to be sent is freed at once; what is in the store stays until
     // abort().
@@ -106,7 +107,7 @@ private:
     // Sends what makes the object visible.
     using Publish = std::function<void(const PublishPermit::Counts& may_send)>;
     void publish(Publish send) REQUIRES(mutex_);
-    // Whether it is sent again once the permit that has ended is renewed.
+    // Whether the request is sent again, once a permit that has ended is renewed.
     bool renew_permit(const Result<PutResponse>& result) REQUIRES(mutex_);
     void renewed(Result<PublishPermit::Counts> counts) EXCLUDES(mutex_);
     void publishing_ended(Result<PutResponse> result) REQUIRES(mutex_);
@@ -117,7 +118,7 @@ private:
     void created(Result<UploadId> id) EXCLUDES(mutex_);
     void part_answered(int number, const UploadId& id, const std::shared_ptr<PartRequest>& request,
                        Result<UploadedPart> result) EXCLUDES(mutex_);
-    // Whether the part is sent again, to another upload.
+    // Whether the part is sent again, to another upload, because this one has been ended by another client.
     bool begin_anew(int number, const UploadId& id, const std::shared_ptr<PartRequest>& request,
                     const Result<UploadedPart>& result) REQUIRES(mutex_);
     void completed(Result<PutResponse> result) EXCLUDES(mutex_);
@@ -135,13 +136,14 @@ private:
     int in_flight_ GUARDED_BY(mutex_) = 0;
     std::optional<Error> failure_ GUARDED_BY(mutex_);
     Published completing_ GUARDED_BY(mutex_);
-    // The request that makes the object visible is in flight: neither ended nor reported before its answer.
+    // The request that makes the object visible is in flight: the upload is neither ended nor reported before the
+    // reply.
     bool publishing_ GUARDED_BY(mutex_) = false;
     PublishPermit permit_ GUARDED_BY(mutex_);
-    // Only where the permit can be renewed.
+    // Set only if the permit can be renewed.
     Publish publish_ GUARDED_BY(mutex_);
     std::optional<PermitRenewals> renewals_ GUARDED_BY(mutex_);
-    // It counts as in flight meanwhile, but nothing is.
+    // A permit is being renewed: this counts as a request in flight, but none is.
     bool renewing_ GUARDED_BY(mutex_) = false;
     std::uint64_t size_to_complete_ GUARDED_BY(mutex_) = 0;
     std::vector<Done> aborting_ GUARDED_BY(mutex_);

@@ -41,16 +41,16 @@ namespace ckptfs {
 class UploadCycle;
 using WeakCycle = std::weak_ptr<UploadCycle>;
 
-// The writer, as its cycle sees it. All but resume() are called with its mutex held, and may not free the cycle before
-// it is released.
+// The writer, as its cycle sees it. All functions except resume() are called with its mutex held, and may not free the
+// cycle before it is released.
 class CycleOwner {
 public:
     virtual ~CycleOwner() = default;
 
-    // Kept by completions.
+    // Completions hold it, to keep the owner alive.
     [[nodiscard]] virtual std::shared_ptr<CycleOwner> kept_owner() = 0;
     [[nodiscard]] virtual Outbox& outbox() = 0;
-    // The file's, for messages.
+    // The file's key, for messages.
     [[nodiscard]] virtual std::string shown_key() const = 0;
     [[nodiscard]] virtual Error about_this_file(Error error) const = 0;
     // Ends the cycle: nothing of it may be changed afterwards.
@@ -59,23 +59,23 @@ public:
     virtual void end_upload(std::shared_ptr<Upload> upload) = 0;
     // The whole committed object.
     [[nodiscard]] virtual CopySource committed_source() const = 0;
-    // Ends the cycle, too.
+    // Ends the cycle, as fail() does.
     virtual void published(Result<PutResponse> result) = 0;
 
-    // Without the mutex: makes the change, and what follows from it. False where the cycle has ended.
+    // Without the mutex: makes the change, and what follows from it. False if the cycle has ended.
     virtual bool resume(const WeakCycle& cycle, const std::function<void(UploadCycle&)>& change) = 0;
 };
 
 // What a cycle starts from.
 struct CycleStart {
     std::shared_ptr<const FrameEncoder> encoder;
-    // Of the committed object, from its beginning on.
+    // What is copied of the committed object from its beginning on: pieces, stored bytes, and records of frames.
     CopyPlan copy;
     std::uint64_t stored_begin = 0;
     std::vector<FrameRecord> records;
-    // Of the file; 0: not known.
+    // Size of the file; 0 if it is not known.
     std::uint64_t known_size = 0;
-    // Where the next run that is copied begins; 0: none is.
+    // Where the next run that is copied begins; 0 if there is none.
     std::uint64_t next_copy = 0;
 };
 
@@ -84,7 +84,7 @@ struct CopiedRun {
     FileRange range;
     std::uint64_t stored_size = 0;
     CopyPlan copy;
-    // Of its frames; none of a plain object.
+    // Records of its frames; none for a plain object.
     std::span<const FrameRecord> records;
 };
 
@@ -96,43 +96,43 @@ public:
     UploadCycle(const UploadCycle&) = delete;
     UploadCycle& operator=(const UploadCycle&) = delete;
 
-    // --- upload_cycle.cc: its beginning. Nothing else is called before, but where it says so.
+    // --- upload_cycle.cc: its beginning. Before begin(), only functions that say "At any time" are called.
     void begin(CycleStart start);
     // The stream takes bytes, or what it begins with is being fetched. At any time.
     [[nodiscard]] bool begun() const { return assembler_.has_value(); }
-    // The owner asks for something of what was committed: one thing at a time. At any time.
+    // Whether the owner may now fetch something of what was committed: one thing at a time. At any time.
     [[nodiscard]] bool begins_to_fetch() { return !std::exchange(fetching_, true); }
     void has_fetched() { fetching_ = false; }
-    // Bytes that are no longer needed, to the outbox. At any time.
+    // Puts bytes that are no longer needed into the outbox. At any time.
     void release_discarded();
 
     // --- upload_cycle_encoding.cc: the stream, and its frames.
     [[nodiscard]] std::uint64_t end() const { return sequencer_.end(); }
     [[nodiscard]] std::uint64_t frames_under_way() const { return sequencer_.under_way(); }
     void set_known_size(std::uint64_t size);
-    // Bytes that need no buffer of their own; empty where they do.
+    // Copies bytes that need no buffer of their own; empty if they do.
     [[nodiscard]] std::optional<Slice> copy(ByteSpan data) { return room_.copy(data); }
     [[nodiscard]] Slice keep(Buffer buffer, ByteSpan data);
     void accept(Slice slice);
 
-    // --- upload_cycle_patches.cc: what may change behind the end of the stream.
+    // --- upload_cycle_patches.cc: what may change before the end of the stream.
     [[nodiscard]] bool patchable(std::uint64_t offset, std::uint64_t end) const;
     [[nodiscard]] std::uint64_t patchable_from() const { return assembler_->patchable_from(); }
-    // Why not; the file has `file_size` bytes.
+    // Why a write is not patchable(); the file has `file_size` bytes.
     [[nodiscard]] Error out_of_order(std::uint64_t offset, std::uint64_t size, std::uint64_t file_size) const;
     void patch(std::uint64_t offset, const Slice& slice);
     // Nothing is being encoded or staged.
     [[nodiscard]] bool is_quiet() const { return sequencer_.under_way() == 0 && !spilling_; }
-    // The stream began behind this, and what lies before it is copied.
+    // The stream began after `offset`, and what lies before its beginning is copied.
     [[nodiscard]] bool begins_behind(std::uint64_t offset) const { return offset < copy_.fetch_from; }
-    // While it is quiet; false where what is cut is already in the store.
+    // Only while it is quiet; false if what is cut is already in the store.
     [[nodiscard]] bool cut(std::uint64_t size);
 
     // --- upload_cycle_sending.cc: parts.
     [[nodiscard]] const std::shared_ptr<Upload>& upload() const { return upload_; }
     [[nodiscard]] std::shared_ptr<Upload> take_upload() { return std::exchange(upload_, nullptr); }
     [[nodiscard]] int parts_under_way() const { return parts_under_way_; }
-    // False where it has to wait until what comes before the run is in a part, or where the file has failed.
+    // False if it has to wait until what comes before the run is in a part, or if the file has failed.
     [[nodiscard]] bool copy_run(const CopiedRun& run);
     void set_next_copy(std::uint64_t offset) { assembler_->set_next_copy(offset); }
 
@@ -143,7 +143,7 @@ public:
     [[nodiscard]] bool is_publishing() const { return commit_->publishing; }
     // One step, when all `size` bytes are in the stream; true when another may follow at once.
     [[nodiscard]] bool commit_step(std::uint64_t size);
-    // Of what was published.
+    // Size, encoder and records of the object that was published.
     [[nodiscard]] std::uint64_t stored_size() const { return commit_->stored_size; }
     [[nodiscard]] const std::shared_ptr<const FrameEncoder>& encoder() const { return encoder_; }
     [[nodiscard]] std::vector<FrameRecord> take_records() { return std::exchange(records_, {}); }
@@ -159,15 +159,15 @@ private:
         bool last_frame_cut = false;
         bool parts_sent = false;
         bool last_part_taken = false;
-        // The last part of a container, all but its tail, which needs to know of all others.
+        // The last part of a container without its tail, which needs the records of all other parts.
         std::optional<Part> last_part;
         bool tail_sent = false;
         bool publishing = false;
-        // Of the object.
+        // Size of the object.
         std::uint64_t stored_size = 0;
     };
 
-    // What a completion goes on with: false where the cycle has ended. Without the mutex.
+    // Called by a completion, without the mutex, to go on; false if the cycle has ended.
     class Resumption {
     public:
         explicit Resumption(UploadCycle& cycle) : owner_(cycle.owner_.kept_owner()), cycle_(cycle.weak_from_this()) {}
@@ -188,24 +188,24 @@ private:
     }
     // --- upload_cycle.cc
     void fail_about_this_file(Error error);
-    // Memory was freed or staged.
+    // Called when memory was freed or staged.
     void look_for_waiters();
 
     // --- upload_cycle_encoding.cc
     void keep_on_disk(const FrameSequencer::RawFrame& frame);
     void encode(FrameSequencer::RawFrame frame);
     void encode_into(FrameSequencer::RawFrame frame, Buffer output);
-    // What a completion brings and is of no use any more is left to its caller, which frees it without the mutex.
+    // A result that is of no use any more is left to the caller, which frees it without the mutex.
     void encoded(std::uint64_t sequence, Result<PartFrame>&& result);
     void note_records(const Part& part);
 
     // --- upload_cycle_sending.cc
-    // The part with all its bytes in memory and encoded. Without the mutex.
+    // Without the mutex: `then` gets the part with all its bytes in memory and encoded.
     static void prepare(WriteEnvironment& environment, WriterGroup& group, std::shared_ptr<const FrameEncoder> encoder,
                         Part part, std::uint64_t least, std::function<void(Result<Part>)> then);
     void begin_upload();
     void copy_parts(int number, const std::vector<CopyPlan::Piece>& pieces);
-    // These are false where the file has failed, because it has too many parts.
+    // send() and may_be_sent() return false if the file has failed, because it has too many parts.
     bool send(std::vector<Part> parts);
     [[nodiscard]] bool may_be_sent(const Part& part);
     // All completions of parts name their upload: one that is given up may be followed by another.
@@ -223,8 +223,8 @@ private:
     void last_prepared(const std::shared_ptr<Upload>& upload, Result<Part>&& part);
     // True when all parts have been handed over, the last one among them.
     [[nodiscard]] bool last_part_sent();
-    // A file under kFrameSize is plain. Where its first part left while it was larger, and was cut since, the upload is
-    // of a container.
+    // Whether the upload is to be ended: a file under kFrameSize is plain, but if its first part was sent while the
+    // file was larger, and was cut since, the upload is of a container.
     [[nodiscard]] bool can_take_upload_back() const;
     void put_whole();
     void put_prepared(const std::shared_ptr<Upload>& upload, Result<Part>&& whole);
@@ -236,7 +236,7 @@ private:
     void send_early();
     void spill_open();
     void spill(std::vector<FrameBytes> frames, bool kept);
-    // `of_open`: the part being filled that they were of; none for parts that are kept.
+    // `of_open`: number of the part being filled that the frames were of; none for parts that are kept.
     void spilled(std::optional<int> of_open, const std::vector<FrameBytes>& frames, const Status& status);
 
     CycleOwner& owner_;
@@ -246,9 +246,9 @@ private:
     bool fetching_ = false;
 
     std::shared_ptr<const FrameEncoder> encoder_;
-    // What frames may refer to; none where they never do.
+    // What frames may refer to; null if they never do.
     std::shared_ptr<FrameHistory> history_;
-    // What this node keeps of it; null where it keeps nothing.
+    // What this node keeps of the file; null if it keeps nothing.
     std::shared_ptr<FileBeingKept> kept_;
     CopyPlan copy_;
     FrameSequencer sequencer_;
@@ -257,18 +257,19 @@ private:
     FillRoom room_;
     // Shared with what is being encoded.
     const std::shared_ptr<EncodedRoom> encoded_room_ = std::make_shared<EncodedRoom>();
-    // Of the container's frames, those of copied ones included.
+    // Records of the container's frames, those of copied ones included.
     std::vector<FrameRecord> records_;
 
     std::shared_ptr<Upload> upload_;
     int parts_under_way_ = 0;
-    // Of them, those that are not yet encoded.
+    // Of these, parts that are not yet encoded.
     int parts_being_prepared_ = 0;
-    // The latest sending of each part number that has been sent before or may overtake: earlier ones are left out.
+    // A count of all sendings, and the latest sending of each part number: earlier ones that are still being prepared
+    // are left out.
     std::uint64_t sendings_ = 0;
     std::map<int, std::uint64_t> latest_sending_;
 
-    // For the choice of the writer that gives memory up.
+    // Since when it holds memory (StuckMemory::since); 0 before that.
     std::uint64_t holds_since_ = 0;
     bool spilling_ = false;
     bool spill_when_encoded_ = false;

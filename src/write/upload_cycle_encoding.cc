@@ -19,7 +19,7 @@ PartFrame unencoded(FrameSequencer::RawFrame raw) {
     return frame;
 }
 
-// With what the frame refers to.
+// With the bytes that the frame refers to.
 std::size_t bytes_in_output(const EncodedFrame& encoded) {
     std::size_t bytes = encoded.record.stored_size;
     for (const FileRange& range : encoded.references) {
@@ -28,7 +28,7 @@ std::size_t bytes_in_output(const EncodedFrame& encoded) {
     return bytes;
 }
 
-// Of a plain object.
+// A frame of a plain object.
 Result<PartFrame> plain(const FrameEncoder& encoder, FrameSequencer::RawFrame raw) {
     PartFrame frame;
     frame.offset = raw.offset;
@@ -62,7 +62,8 @@ void UploadCycle::accept(Slice slice) {
     }
 }
 
-// Pieces of a block are kept nowhere: they come of a lack of memory. The first of them alone is no whole frame.
+// Pieces of a block are not kept on the disk: they result from a lack of memory. The first of them alone is no whole
+// frame.
 void UploadCycle::keep_on_disk(const FrameSequencer::RawFrame& frame) {
     if (kept_ != nullptr && frame.offset % kFrameSize == 0 && frame.offset + frame.raw.size() > kSmallestKept) {
         owner_.outbox().add(
@@ -72,7 +73,7 @@ void UploadCycle::keep_on_disk(const FrameSequencer::RawFrame& frame) {
 
 void UploadCycle::encode(FrameSequencer::RawFrame frame) {
     keep_on_disk(frame);
-    // Pieces of a block are encoded together when their part leaves; a file of less than one block stays plain.
+    // Pieces of a block are encoded together when their part is sent; a file of less than one block stays plain.
     const bool ends_file = commit_ && frame.offset > 0;
     const bool whole_block = frame.offset % kFrameSize == 0 && (frame.raw.size() == kFrameSize || ends_file);
     if (!encoder_->identity() && whole_block) {

@@ -81,7 +81,7 @@ bool UploadCycle::cut(std::uint64_t size) {
     discard(sequencer_.restart(open_offset, std::move(open)));
     if (upload_) {
         const int first = assembler_->open().number();
-        // Behind those that are on their way there.
+        // Through the outbox, after the parts that are on their way to the upload.
         owner_.outbox().add([upload = upload_, first] { upload->forget_parts_from(first); });
         for (auto part = latest_sending_.lower_bound(first); part != latest_sending_.end(); ++part) {
             part->second = ++sendings_;

@@ -10,7 +10,7 @@
 namespace ckptfs {
 namespace {
 
-// The file's bytes of a part that is one frame of a container.
+// The part as the file's bytes, if it is one frame of a container.
 Result<Part> decoded(const Part& part, const FrameEncoder& made_by, const FrameEncoder& plain) {
     Part whole(part.number(), part.begin(), part.stored_offset());
     for (const PartFrame& frame : part.frames()) {
@@ -64,7 +64,7 @@ bool UploadCycle::commit_step(std::uint64_t size) {
         }
     }
     if (!commit_->last_part_taken) {
-        // The last part of a container leaves behind all others. Until these have the memory that they need, what it
+        // The last part of a container is sent after all others. Until these have the memory that they need, what it
         // holds stays where it can go to the disk.
         if (!encoder_->identity() && parts_being_prepared_ > 0) {
             return false;
@@ -124,7 +124,7 @@ bool UploadCycle::last_part_sent() {
     commit_->tail_sent = true;
     Part last = std::move(*commit_->last_part);
     commit_->last_part.reset();
-    // What a file held before it was cut may still be noted.
+    // Records of what the file held before it was cut may still be there.
     records_.resize(static_cast<std::size_t>((commit_->size + kFrameSize - 1) / kFrameSize));
     Payload tail = encoder_->tail(records_, commit_->size);
     for (const FrameRecord& record : records_) {
@@ -157,7 +157,7 @@ void UploadCycle::put_whole() {
     if (commit_->size < kFrameSize) {
         encoder_ = environment_.codec.plain_encoder();
     }
-    // Such a file was larger and has been cut: its frame is what it is composed in.
+    // Such a file was larger and has been cut: it is composed as a frame of the container, and then decoded.
     const bool decodes =
         commit_->size < kFrameSize && !made_by->identity() &&
         std::any_of(whole.frames().begin(), whole.frames().end(), [](const PartFrame& frame) { return frame.encoded; });

@@ -72,7 +72,7 @@ bool UploadCycle::may_be_sent(const Part& part) {
 }
 
 void UploadCycle::prepared(const std::shared_ptr<Upload>& upload, Result<Part>&& part, const Sending& sending) {
-    // Of an upload that was given up meanwhile, nothing is noted: the records are of another.
+    // Nothing is noted of an upload that was given up meanwhile: the records are of another.
     if (upload != upload_) {
         look_for_waiters();
         return;
@@ -145,7 +145,7 @@ void UploadCycle::copy_parts(int number, const std::vector<CopyPlan::Piece>& pie
 }
 
 bool UploadCycle::copy_run(const CopiedRun& run) {
-    // What comes before it has to be in its part, which ends here.
+    // What comes before the run has to be in its part, which ends here.
     if (!is_quiet() || parts_under_way_ >= environment_.config.max_parts_in_flight) {
         return false;
     }

@@ -17,7 +17,7 @@ StuckMemory UploadCycle::stuck_memory() const {
     stuck.open_part = open.stored_size();
     stuck.open_in_memory = open.bytes_in_memory();
     if (stuck.open_in_memory == 0) {
-        // The frame being filled, or the room left behind it: small, but each holds a buffer.
+        // The frame being filled, or the room left after it: small, but each holds a buffer.
         stuck.open_in_memory =
             std::max<std::uint64_t>(sequencer_.open().size(), room_.empty() && encoded_room_->empty() ? 0 : 1);
     }
@@ -92,7 +92,8 @@ void UploadCycle::spilled(std::optional<int> of_open, const std::vector<FrameByt
                                            status.error().message)] { log_warning(line); });
         send(assembler_->drop_kept());
     } else if (!status && *of_open == assembler_->open().number() && assembler_->open().bytes_in_memory() > 0) {
-        // Else they have left for the store meanwhile, where the file needs them and they free their memory.
+        // Otherwise they have been sent to the store meanwhile, where the file needs them, and free their memory that
+        // way.
         fail_about_this_file(status.error());
     }
     look_for_waiters();

@@ -41,13 +41,13 @@ public:
     [[nodiscard]] const PartPlan& plan() const { return plan_; }
     [[nodiscard]] Staging& staging() { return *staging_; }
 
-    // What a file may take to find what its frames refer to.
+    // Bytes of memory that a file may take to find what its frames refer to.
     [[nodiscard]] std::uint64_t history_memory() const { return history_memory_; }
 
-    // From its first byte to its commit or failure.
+    // A writer is in the group from its first byte to its commit or failure.
     void enter(const MemoryHolder* key, std::weak_ptr<MemoryHolder> holder);
     void leave(const MemoryHolder* key);
-    // What the store bears, for all writers of the group.
+    // The store's concurrency limit, for all writers of the group.
     [[nodiscard]] Slowdown slowdown(const ObjectStore& store) const;
     // A writer that began to hold memory earlier has a smaller one.
     [[nodiscard]] std::uint64_t next_turn() { return ++turns_; }
@@ -58,9 +58,9 @@ public:
     // A frame waits for a processor until it is encoded.
     void begins_to_encode() { ++encoding_; }
     void has_encoded() { --encoding_; }
-    // How the next of them is encoded. On the thread that does.
+    // The effort for the next of these frames. Called on the thread that encodes it.
     [[nodiscard]] EncodeEffort encode_effort();
-    // Something has been freed or staged: looks whether more has to be.
+    // Called when memory was freed or staged, or is waited for: frees more if that is needed.
     void relieve();
 
 private:
@@ -68,7 +68,7 @@ private:
 
     // `decided`: bytes for which something has been done, which may not show yet.
     [[nodiscard]] bool short_of_memory(std::uint64_t decided) const;
-    // How much that will free; 0 when nothing is left to do.
+    // Frees memory of one writer. Returns how many bytes that will free; 0 if nothing is left to do.
     std::uint64_t relieve_one();
     [[nodiscard]] std::vector<std::shared_ptr<MemoryHolder>> holders() const;
 
@@ -81,7 +81,7 @@ private:
     std::atomic<std::uint64_t> turns_{0};
     std::atomic<std::uint64_t> leaving_{0};
     std::atomic<std::size_t> encoding_{0};
-    // Calls of relieve() that the thread inside it has to answer for.
+    // Calls of relieve() that the thread inside it has to serve.
     std::atomic<int> calls_{0};
 
     mutable Mutex mutex_;

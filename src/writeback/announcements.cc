@@ -17,7 +17,7 @@
 namespace ckptfs {
 namespace {
 
-// Files that a program writes one after the other have one object.
+// An announcement without files stays this long, so that files written one after the other share it.
 constexpr Milliseconds kLinger{300};
 constexpr Milliseconds kTryAgainAfter{5'000};
 
@@ -108,7 +108,7 @@ void Announcements::begin(const std::string& key, StoreDone<std::string> done) {
     if (!to_write.empty()) {
         write(to_write);
     }
-    // Else it is told once the object is there.
+    // Otherwise written() calls it back.
     if (done) {
         done(is_there ? Result<std::string>(std::move(object)) : failure(ECANCELED, directory + ": the mount ends"));
     }
@@ -147,7 +147,7 @@ bool Announcements::is_of_this_run(const std::string& announcement) const {
     return found != objects_.end() && found->second.run == run_;
 }
 
-// Under way, and noted as being written, since before.
+// The caller has counted the request in under_way_ and set is_being_written.
 void Announcements::write(const std::string& object) {
     PutRequest request;
     request.key = object;
@@ -184,7 +184,7 @@ void Announcements::written(const std::string& object, const Status& status) {
             waiting.swap(found.waiting);
         }
         take_next(object, is_there);
-        // No timer comes any more.
+        // finish() was called: no timer removes it any more.
         is_unused = is_there && found.files == 0 && !finishing_.empty();
         if (is_unused || (!is_there && !is_left)) {
             forget(object);
@@ -201,7 +201,7 @@ void Announcements::written(const std::string& object, const Status& status) {
         remove(object, true);
     } else if (is_there) {
         timers_.after(kUnsentToldEvery, [this, object] { write_again(object); });
-        // Files may be about to come.
+        // Not at once: more files may be about to begin.
         timers_.after(kLinger, [this, object] { remove_unused(object); });
     }
     for (const StoreDone<std::string>& each : waiting) {
@@ -245,7 +245,8 @@ void Announcements::remove_unused(const std::string& object) {
     remove(object, false);
 }
 
-// For as long as it takes: other mounts wait for it. And once more, for what the network delivers late.
+// Retried until it succeeds, as other mounts wait for it. Unless `is_last`, removed once more later, in case the
+// network delivered a PUT late.
 void Announcements::remove(const std::string& object, bool is_last) {
     if (!begin_request()) {
         return;
@@ -287,13 +288,13 @@ void Announcements::finish(std::function<void()> done) {
 
 // --- what earlier mounts have left
 
-// Under their names: other mounts have seen them, and wait for these.
+// The announcements keep their keys: other mounts have seen these, and wait for them.
 void Announcements::take_over(const std::vector<std::string>& left, std::function<void()> begun) {
     std::set<std::string> objects(left.begin(), left.end());
     const auto to_come = std::make_shared<std::atomic<std::size_t>>(objects.size());
     {
         const MutexLock lock(mutex_);
-        // What is acknowledged now comes after the markers among them.
+        // What is acknowledged from now on comes after the markers that were left.
         ++run_;
         const std::size_t place = environment_.prefix.size() + kUnsentPrefix.size();
         for (const std::string& object : left) {

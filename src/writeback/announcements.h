@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells other mounts of files that were acknowledged here, or are being written, and are not in the bucket yet: with
-// an object below .ckptfs/unsent/ for each directory that has any. No mount commits a marker over one
-// (fs/commit_gate.h).
+// Tells other mounts of files that were acknowledged or are being written here and are not in the bucket yet: by an
+// announcement, an object below .ckptfs/unsent/, for each directory that has such files. No mount commits a marker over
+// an announcement (fs/commit_gate.h).
 //
-// It is there before a file of its directory is acknowledged, stands for those that begin within kGeneration of it, is
-// written anew every kUnsentToldEvery, and is removed when the last of them is in the bucket, and no other has come for
-// a moment. Its name has the ID of the disk, so that the next mount that uses the disk ends it after a kill; when it
-// was made, for people; and a UUID, so that no late removal meets a later one.
+// An announcement exists before a file of its directory is acknowledged and covers the files that begin within
+// kGeneration of it. It is rewritten every kUnsentToldEvery, and removed once the last of its files is in the bucket
+// and no other has begun for a moment. Its name has the ID of the disk, so that the next mount that uses the disk
+// removes it after a kill; the time when it was made, for people; and a UUID, so that a late removal never hits a later
+// announcement.
 //
-// A marker waits for those that were there before it was acknowledged. Files that are acknowledged after a marker have
-// others than those before it, made after it: so no two markers, of however many disks, ever wait for each other.
+// A marker waits for the announcements that existed before it was acknowledged. Files acknowledged after a marker get
+// announcements made after it, so no two markers, of however many disks, wait for each other.
 //
-// Ownership: the environment outlives it. Threads: all functions may be called from any thread, and return at once, but
-// for stop(). Nothing is called back with a lock held.
+// Ownership: what the environment refers to outlives this object. Threads: all functions may be called from any thread,
+// and return at once, except stop(). Nothing is called back with a lock held.
 #pragma once
 
 #include <cstdint>
@@ -31,68 +32,71 @@ namespace ckptfs {
 
 class Announcements {
 public:
-    // Files that begin later have another object.
+    // Files that begin later than this after an announcement get another one.
     static constexpr Milliseconds kGeneration{2'000};
 
     struct Environment {
-        // The bucket itself.
+        // The bucket's own store.
         ObjectStore& store;
         Timer& timer;
-        // The store's time.
+        // Gives the store's time.
         const Clock& clock;
-        // Of the mount's keys.
+        // Prefix of the mount's keys.
         std::string prefix;
-        // Of the disk, a UUID.
+        // ID of the disk, a UUID.
         std::string id;
-        // For who waits.
+        // This machine's name, the body of each announcement: mounts that wait for it show the name.
         std::string host;
-        // Why those of earlier mounts are not there yet; for each of them, as often as it is tried.
+        // Called each time an announcement that an earlier mount left could not be written, until it is there.
         std::function<void(const Error& why)> left_failed{};
     };
     explicit Announcements(Environment environment);
-    // As stop().
+    // Calls stop().
     ~Announcements();
     Announcements(const Announcements&) = delete;
     Announcements& operator=(const Announcements&) = delete;
 
-    // One file more in the key's directory. Calls back once the bucket says so, with what end() is to be called with.
+    // Announces one more file in the key's directory. Calls back once the announcement is in the bucket, with its key,
+    // which is to be passed to end().
     void begin(const std::string& key, StoreDone<std::string> done);
-    // A marker is acknowledged.
+    // A marker is acknowledged: files that begin from now on get new announcements.
     void begin_next_run();
-    // Whether it was made after the last marker; not once it is to be removed.
+    // Whether `announcement` was made after the last marker was acknowledged; false once it is to be removed.
     [[nodiscard]] bool is_of_this_run(const std::string& announcement) const;
-    // The file is in the bucket, will not be, or has another one. Nothing where it is empty.
+    // One of the announcement's files is in the bucket, will not be, or has another announcement. Does nothing for an
+    // empty string.
     void end(const std::string& announcement);
-    // Once, before any other: `left` are those of files that earlier mounts have left, one for each file. Calls back
-    // once the bucket has them all, which it may have forgotten.
+    // To be called once, before any other function. `left`: the announcements of files that earlier mounts left, one
+    // entry per file. Writes them again, as they may be gone from the bucket, and calls back once all are there.
     void take_over(const std::vector<std::string>& left, std::function<void()> begun);
-    // Those of earlier mounts stand for nothing else any more, once take_over() has called back: others know of the
-    // files that were being written.
+    // Other mounts know by now of the files that earlier mounts were writing: removes announcements that stand for
+    // nothing else, once take_over() has called back.
     void remove_left();
-    // Removes those without files now, and calls back when no request is under way.
+    // Removes announcements without files now, and calls back when no request is in flight.
     void finish(std::function<void()> done);
-    // Asks for nothing more, and waits for what is under way, which ends with the store. What there is stays.
+    // Sends nothing more and waits for requests in flight, which end with the store. Announcements that exist stay.
     void stop();
 
 private:
     struct Object {
         std::string directory;
         bool is_there = false;
-        // It is not removed meanwhile: the request could be made later.
+        // A PUT is in flight: it is not removed meanwhile, as the PUT could take effect after the removal.
         bool is_being_written = false;
         std::uint64_t files = 0;
-        // Markers that were acknowledged before it was made.
+        // `run_` when it was made: counts the markers that were acknowledged before.
         std::uint64_t run = 0;
-        // By an earlier mount: written until it is there.
+        // An earlier mount left it: writing is tried again until it succeeds.
         bool is_left = false;
-        // For it to be there, each of a file.
+        // Files that wait for it to be in the bucket.
         std::vector<StoreDone<std::string>> waiting;
     };
 
     [[nodiscard]] std::string directory_of(const std::string& key) const;
-    // Of this run.
+    // Adds an announcement of this run and returns its key.
     std::string add_object(const std::string& directory) REQUIRES(mutex_);
-    // Those that begin later are to have another object: until it is there, the last one stands for them.
+    // Once kGeneration is over, adds the directory's next announcement and returns its key, for write(); else empty.
+    // New files use the current one until the next is there.
     [[nodiscard]] std::string begin_next(const std::string& directory) REQUIRES(mutex_);
     void write(const std::string& object);
     void written(const std::string& object, const Status& status);
@@ -105,29 +109,31 @@ private:
     void listed(const Result<ListResponse>& page);
     void forget(const std::string& object) REQUIRES(mutex_);
     void take_next(const std::string& object, bool is_there) REQUIRES(mutex_);
-    // Of requests; false once stopping.
+    // Counts a request as under way; false once stopping.
     [[nodiscard]] bool begin_request() EXCLUDES(mutex_);
     void end_request() EXCLUDES(mutex_);
 
     const Environment environment_;
     mutable Mutex mutex_;
     Condition idle_;
-    // By their keys.
+    // Announcements by key.
     std::map<std::string, Object> objects_ GUARDED_BY(mutex_);
-    // By directory, relative to the prefix: that of files that begin now, and until when.
+    // The announcement of files that begin now in a directory.
     struct Latest {
         std::string object;
+        // When files need the next one.
         SteadyTime until{};
-        // Being written, to take its place.
+        // The next one, while it is being written; else empty.
         std::string next;
     };
+    // By directory, relative to the prefix.
     std::map<std::string, Latest> latest_ GUARDED_BY(mutex_);
     std::uint64_t run_ GUARDED_BY(mutex_) = 0;
     std::uint64_t under_way_ GUARDED_BY(mutex_) = 0;
     bool stopping_ GUARDED_BY(mutex_) = false;
     bool has_taken_over_ GUARDED_BY(mutex_) = false;
     bool removes_left_ GUARDED_BY(mutex_) = false;
-    // Held by what was being written.
+    // Announcements held for files that earlier mounts were writing, until remove_left().
     std::vector<std::string> left_ GUARDED_BY(mutex_);
     std::vector<std::function<void()>> finishing_ GUARDED_BY(mutex_);
     OwnedTimers timers_;

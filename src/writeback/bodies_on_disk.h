@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Versions that a disk has acknowledged, read from there, also once they are in the bucket: for as long as their bodies
-// are held (HeldChange). Asked for by key and ETag; for nothing else than get().
+// A store that reads versions that a disk has acknowledged from that disk, even once they are in the bucket, for as
+// long as their bodies are held (HeldChange). Only get() is to be called, with a key and an ETag.
 //
-// Not for programs: what the bucket has by now is not looked at.
+// Not for programs' reads: what the bucket has by now is not checked.
 //
 // Ownership: the store outlives it. Threads: as ObjectStore.
 #pragma once
@@ -32,7 +32,7 @@ public:
             std::erase_if(held_, [](const auto& each) { return each.second.expired(); });
             swept_at_ = std::max(swept_at_, 2 * held_.size());
         }
-        // A copy that is renamed back has the key and the ETag of what it was made of: either may be released first.
+        // A copy that is renamed back has the key and the ETag of its source, and either may be released first.
         held_.emplace(std::pair(held->key(), held->change.object.etag), held);
     }
 
@@ -59,7 +59,7 @@ private:
 
     WritebackStore& store_;
     mutable Mutex mutex_;
-    // Some are gone.
+    // By key and ETag; some have expired.
     std::multimap<std::pair<std::string, std::string>, std::weak_ptr<const HeldChange>> held_ GUARDED_BY(mutex_);
     std::size_t swept_at_ GUARDED_BY(mutex_) = 64;
 };

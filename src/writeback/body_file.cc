@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::string_view kEnding = ".body";
 
-// Smaller ones are as fast through the page cache, and one may follow the other within a page.
+// Smaller writes are as fast through the page cache, and two of them may share a page.
 constexpr std::uint64_t kSmallestDirect = std::uint64_t{1} << 20;
 
 std::vector<std::uint32_t> checksums_of(const Payload& bytes) {
@@ -105,7 +105,7 @@ Result<BodyPiece> BodyFile::write(const Payload& bytes, const std::function<bool
     return piece;
 }
 
-// What is written directly has its pages for itself, up to its end.
+// A direct write begins at an aligned offset, so that it shares no page with what was written before.
 std::uint64_t BodyFile::place_for(std::uint64_t size) {
     const std::uint64_t alignment = size < kSmallestDirect ? 1 : kDirectAlignment;
     std::uint64_t end = end_;
@@ -122,7 +122,7 @@ int BodyFile::put(const Payload& bytes, std::uint64_t offset) {
     if (direct != nullptr) {
         const std::uint64_t whole = bytes.size() / kDirectAlignment * kDirectAlignment;
         const int error = write_direct(direct->get(), bytes.subrange(0, whole), offset);
-        // Without memory for it the page cache may still have some.
+        // If there is no memory for a direct write, the page cache may still have some.
         if (error != 0 && error != EINVAL && error != ENOMEM) {
             return error;
         }
@@ -139,7 +139,7 @@ int BodyFile::put(const Payload& bytes, std::uint64_t offset) {
     if (const int error = write_all(file->get(), rest, offset + written); error != 0) {
         return error;
     }
-    // The flush that an acknowledgement waits for then has little left to do.
+    // Begins writeback, so that the flush that an acknowledgement waits for has little left to do.
     ::sync_file_range(file->get(), static_cast<off_t>(offset), static_cast<off_t>(bytes.size()), SYNC_FILE_RANGE_WRITE);
     return 0;
 }
@@ -176,7 +176,7 @@ Status BodyFile::sync() {
         past_cache_ = nullptr;
         file.swap(file_);
     }
-    // A write that began before the last flush may have ended behind it.
+    // A write that began before the last sync() may have ended after it.
     file = file != nullptr ? file : open_now(O_RDWR);
     if (file == nullptr) {
         return failed(errno, "open");

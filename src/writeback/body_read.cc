@@ -12,7 +12,7 @@
 namespace ckptfs {
 namespace {
 
-// Commits that hold what is missing need about as long for it.
+// About as long as other commits hold the missing buffers.
 constexpr Milliseconds kTryAgainAfter{20};
 
 Failure missing_file(const HeldChange& held, const BodyPiece& piece) {
@@ -67,7 +67,7 @@ private:
         return give(as_bytes(piece.bytes).subspan(offset, size));
     }
 
-    // Whole blocks are read, as their checksums are those of whole blocks.
+    // Reads whole blocks, as checksums cover whole blocks.
     Status take_blocks(const BodyPiece& piece, std::uint64_t offset, std::uint64_t size) {
         const BodyFile* const file = held_->body.file(piece.file);
         if (file == nullptr) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes of a body that is not in the bucket, or not all of it: as the answer to a GET, or as the body of a request that
-// sends them.
+// Reads the bytes of a body that is not in the bucket, or not all of it: to reply to a GET, or as the body of a request
+// that sends them.
 //
-// Ownership: what is passed in outlives the call back. Threads: as ObjectStore's; the disk is waited for on `disk`.
+// Ownership: what is passed by reference outlives the callback. Threads: as ObjectStore; waits for the disk happen on
+// `disk`.
 #pragma once
 
 #include <cstdint>
@@ -21,34 +22,34 @@
 
 namespace ckptfs {
 
-// In order, as GetRequest::on_body.
+// Takes bytes in order, as GetRequest::on_body.
 using TakeBytes = std::function<bool(ByteSpan)>;
 
-// Where bytes come from.
+// Where the bytes of a body come from.
 struct BodySources {
     Executor& disk;
-    // Those of an object, which a piece of this body names: of this range in it.
+    // Fetches `range` of the object that `piece`, one of this body's, names.
     std::function<void(const Body& body, const BodyPiece& piece, ByteRange range, TakeBytes take,
                        std::function<void(Status)> done)>
         fetch;
 };
 
-// Keeps `held` until then.
+// Passes `length` bytes of the body, from `offset` on, to `take`, then calls `done`. Keeps `held` until then.
 void read_body(const BodySources& sources, std::shared_ptr<const HeldChange> held, std::uint64_t offset,
                std::uint64_t length, TakeBytes take, std::function<void(Status)> done);
 
-// Loads pieces that lie in files into buffers for commits, one after the other: two that wait for each other's buffers
-// would wait for good. Where other commits hold what is missing, it gives back what it has and tries again.
+// Loads pieces that lie in files into buffers for commits, one at a time: two loads that wait for each other's buffers
+// would never end. If other commits hold the missing buffers, it returns its own and tries again.
 class PieceLoader {
 public:
     PieceLoader(Executor& disk, BufferPool& pool, Timer& timer) : disk_(disk), pool_(pool), timer_(timer) {}
-    // All loads have been called back.
+    // Only after all loads have called back.
     ~PieceLoader() = default;
     PieceLoader(const PieceLoader&) = delete;
     PieceLoader& operator=(const PieceLoader&) = delete;
 
     using Loaded = std::function<void(Result<Payload>)>;
-    // `piece`: one of what is held.
+    // `piece`: one of the body of `held`.
     void load(std::shared_ptr<const HeldChange> held, const BodyPiece& piece, Loaded done) EXCLUDES(mutex_);
 
 private:

@@ -44,8 +44,8 @@ bool lies_in_files(const UnsentChange& change) {
                        [](const BodyPiece& piece) { return piece.place == BodyPiece::Place::kFile; });
 }
 
-// A batch that the disk did not take, and that could not be cut off: the next segment says so, or has nothing yet. What
-// else is followed by another segment was flushed.
+// Whether these entries may follow a segment that is cut off: the disk did not take its last batch, so the next segment
+// voids that, or is empty. A segment that is followed by any other one was flushed.
 bool may_follow_a_cut(const std::vector<LogEntry>& entries) {
     const auto* const first = entries.empty() ? nullptr : std::get_if<SentChange>(&entries.front());
     return entries.empty() || (first != nullptr && first->key.empty());
@@ -101,8 +101,8 @@ void ChangeLog::stop() {
     }
 }
 
-// From the oldest on, each on the disk before the next: one that is there after a power cut needs those behind it,
-// which say what of it was made. So one that cannot be removed keeps them, and is tried again.
+// Oldest first, each removal flushed before the next: a segment that is there after a power cut needs the later ones,
+// which say which of its changes were made. So one that cannot be removed keeps them, and is tried again.
 void ChangeLog::remove_made(std::size_t stay) {
     for (;;) {
         std::string path;
@@ -175,14 +175,14 @@ Status ChangeLog::read_segments(Opened& into) {
         }
         struct stat segment {};
         if (::stat(path.c_str(), &segment) == 0) {
-            // At the latest.
+            // Rounded up: at the latest.
             into.last_written = std::max(into.last_written, WallTime(std::chrono::seconds(segment.st_mtim.tv_sec + 1)));
         }
         const MutexLock lock(mutex_);
         count(contents.entries, path);
         std::move(contents.entries.begin(), contents.entries.end(), std::back_inserter(into.entries));
     }
-    // So that it is not taken for damage once another segment follows.
+    // So that the cut is not treated as damage once another segment follows.
     return cut ? shorten(*cut) : Status();
 }
 
@@ -217,7 +217,7 @@ void ChangeLog::count(const std::vector<LogEntry>& entries, const std::string& p
 void ChangeLog::add(Waiting waiting) {
     const MutexLock lock(mutex_);
     waiting_.push_back(std::move(waiting));
-    // With the lock: what is called back may end the log.
+    // With the lock held: `done` may lead to the end of the log.
     changed_.notify_all();
 }
 
@@ -229,7 +229,7 @@ void ChangeLog::sent(const SentChange& change, std::function<void(Status)> done)
     add({encode_entry(change), change.number, true, false, std::move(done)});
 }
 
-// Of one whose segment is gone there is nothing left to note.
+// Does nothing for a change whose segment is gone.
 void ChangeLog::note_made(std::uint64_t number) {
     for (Segment& segment : segments_) {
         segment.unsent.erase(number);
@@ -251,12 +251,12 @@ void ChangeLog::run() {
         if (written) {
             note_written(batch);
             answer(batch, written);
-            // Not the one that is written. Only now: until a change is noted elsewhere to have been sent, the next
-            // mount is to find both here.
+            // Not the segment being written. Only after the callbacks: until a change is noted elsewhere as sent, the
+            // next mount must find the change and its note here.
             remove_made(1);
         } else {
             cut_off(batch);
-            // What comes meanwhile may build upon what has failed.
+            // Entries appended meanwhile may depend on what has failed.
             for (; !batch.empty(); batch = take_waiting()) {
                 answer(batch, written);
             }
@@ -277,20 +277,21 @@ std::vector<ChangeLog::Waiting> ChangeLog::take_waiting() {
     return std::exchange(waiting_, {});
 }
 
-// The next mount is not to make what was refused, however much of it is on the disk.
+// The next mount must not make changes that were refused, however much of the batch is on the disk.
 void ChangeLog::cut_off(const std::vector<Waiting>& refused) {
     const bool is_nothing_there = !file_;
     if (is_nothing_there || (cut_back() && ::fsync(file_.get()) == 0)) {
         return;
     }
     file_.reset();
-    // Also where only the note is refused that a change was made: the next segment is to begin so (may_follow_a_cut).
+    // Also for a refused note that a change was made (number 0): the next segment must begin with such an entry
+    // (may_follow_a_cut).
     for (const Waiting& each : refused) {
         refused_ += encode_entry(SentChange{each.is_sent ? 0 : each.number, "", "", ""});
     }
 }
 
-// Nothing of a batch is on the disk before it is tried again.
+// Before a batch is tried again, nothing of it is left on the disk.
 Status ChangeLog::write(const std::vector<Waiting>& batch) {
     Status written;
     retry_with_room(make_room_, [&] {
@@ -318,7 +319,7 @@ Status ChangeLog::write_once(const std::vector<Waiting>& batch) {
     }
     begin_batch(text);
     const std::string path = segment_path(directory_, next_segment_ - 1);
-    // An entry whose files have no names after a power cut would be one that cannot be made.
+    // An entry whose body files lost their names in a power cut could not be made.
     if (has_files && ::fsync(directory_file_.get()) != 0) {
         return failed(directory_, "flush");
     }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The log of the changes that were acknowledged and are not in the bucket yet, in segments: files that are only
-// appended to, and removed from the oldest on once all of their changes have been made.
+// The log of changes that were acknowledged and are not in the bucket yet. It consists of segments, files that are only
+// appended to; the oldest is removed once all of its changes have been made.
 //
-// A thread of its own writes and flushes what has been appended since it last did, in one go. Where the disk does not
-// take it, all of that fails, with what is appended until its callers know, and is cut off; where not even that can be
-// done, another segment begins with the word that it does not count.
+// The log's own thread writes and flushes all entries appended since it last did as one batch. If the disk does not
+// take a batch, the batch fails, with all entries appended until its callers know, and is cut off the segment. If that
+// fails too, the next segment begins with entries that void the batch.
 //
-// Threads: all functions may be called from any thread, and return at once, but for open(), stop() and the destructor,
+// Threads: all functions may be called from any thread, and return at once, except open(), stop() and the destructor,
 // which wait for the disk.
 #pragma once
 
@@ -29,53 +29,55 @@ namespace ckptfs {
 
 class ChangeLog {
 public:
-    // In bytes: then the next one begins.
+    // In bytes: a segment of this size is followed by the next one.
     static constexpr std::uint64_t kSegmentSize = std::uint64_t{8} << 20;
 
     struct Opened {
         std::unique_ptr<ChangeLog> log;
         // What earlier mounts have left, in order.
         std::vector<LogEntry> entries;
-        // When they wrote the last of it, by the clock of the machine.
+        // When earlier mounts last wrote to the log, at the latest, by the machine's clock.
         WallTime last_written{};
     };
-    // The directory is there, and only this log uses it. `segment_size`: for tests. `make_room` removes something from
-    // a full disk, or returns false; it is called on the thread of the log.
+    // The directory exists, and only this log uses it. `segment_size`: for tests. `make_room` removes something from a
+    // full disk, or returns false; it is called on the log's thread.
     static Result<Opened> open(const std::string& directory, std::uint64_t segment_size = kSegmentSize,
                                std::function<bool()> make_room = nullptr);
-    // As stop().
+    // Calls stop().
     ~ChangeLog();
     ChangeLog(const ChangeLog&) = delete;
     ChangeLog& operator=(const ChangeLog&) = delete;
 
-    // `done` is called on the thread of the log, in the order of the calls, once the change is on the disk, or was not
-    // taken by it. Must not be called after stop().
+    // `done` is called on the log's thread, in the order of the calls, once the change is on the disk or could not be
+    // written. Must not be called after stop().
     void append(const UnsentChange& change, std::function<void(Status)> done);
-    // As append(). What follows from a change may only be made once the disk knows that the change was.
+    // As append(), for the note that a change was made. Changes that depend on it may be made only after `done` has
+    // reported success.
     void sent(const SentChange& change, std::function<void(Status)> done);
-    // Writes what was appended, and ends. Nothing is left of it where all changes have been made.
+    // Writes what was appended, and ends the thread. Removes all segments if all changes have been made.
     void stop();
 
 private:
     struct Segment {
         std::string path;
-        // Changes in it that have not been made.
+        // Numbers of its changes that have not been made.
         std::set<std::uint64_t> unsent;
     };
     struct Waiting {
         std::string text;
         std::uint64_t number = 0;
         bool is_sent = false;
-        // The directory is to have the names of its files first.
+        // The entry names body files, whose names are to be flushed to the directory first.
         bool has_files = false;
         std::function<void(Status)> done;
     };
 
     ChangeLog(std::string directory, FileDescriptor directory_file, std::uint64_t segment_size,
               std::function<bool()> make_room);
-    // Its last batch was not written whole.
+    // A segment whose last batch was not written whole.
     struct CutSegment {
         std::string path;
+        // Length up to the first entry that is cut off or damaged, in bytes.
         std::uint64_t whole = 0;
     };
     [[nodiscard]] Status read_segments(Opened& into);
@@ -86,7 +88,7 @@ private:
     void run();
     Status write(const std::vector<Waiting>& batch);
     Status write_once(const std::vector<Waiting>& batch);
-    // What was not flushed goes.
+    // Truncates the segment to what was flushed.
     [[nodiscard]] bool cut_back();
     static void answer(std::vector<Waiting>& batch, const Status& written);
     [[nodiscard]] std::vector<Waiting> take_waiting() EXCLUDES(mutex_);
@@ -94,7 +96,7 @@ private:
     Status begin_segment();
     void note_written(const std::vector<Waiting>& batch) EXCLUDES(mutex_);
     void note_made(std::uint64_t number) REQUIRES(mutex_);
-    // But for so many, the last ones.
+    // Removes the oldest segments whose changes have all been made, except the last `stay` segments.
     void remove_made(std::size_t stay) EXCLUDES(mutex_);
     [[nodiscard]] Failure failed(const std::string& path, const char* what) const;
 
@@ -103,13 +105,13 @@ private:
     const std::uint64_t segment_size_;
     const std::function<bool()> make_room_;
 
-    // Of the log's thread.
+    // Used by the log's thread.
     FileDescriptor file_;
     std::uint64_t size_ = 0;
     std::uint64_t next_segment_ = 1;
-    // What the next write begins with.
+    // Entries that void batches that could not be cut off: the next write begins with them.
     std::string refused_;
-    // The segment that could not be removed last.
+    // The last segment that could not be removed: each is logged once.
     std::string kept_;
 
     Mutex mutex_;

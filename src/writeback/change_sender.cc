@@ -16,9 +16,9 @@
 namespace ckptfs {
 namespace {
 
-// In bytes: more is sent in the parts in which it was written.
+// In bytes: a larger body is sent as the parts in which it was written.
 constexpr std::uint64_t kMostAtOnce = std::uint64_t{8} << 20;
-// Of one file; files go side by side.
+// Of one file; several files are sent in parallel.
 constexpr std::size_t kPartsAtOnce = 4;
 
 StoreDone<PutResponse> giving_etag(StoreDone<std::string> done) {
@@ -65,7 +65,7 @@ private:
         if (pieces().empty()) {
             return true;
         }
-        // Only PutObject is pinned to what it replaces.
+        // Only a PutObject can be pinned to the version that it replaces.
         const bool is_small = pieces().front().size <= kMostAtOnce || !held_->change.if_match.empty();
         return pieces().size() == 1 && is_small && pieces().front().place != BodyPiece::Place::kObject &&
                object.storage_class.empty() && object.other_headers.empty();
@@ -133,7 +133,7 @@ private:
                         answered(failure(std::move(body.error())));
                         return;
                     }
-                    // The store compares what was summed up when it was written.
+                    // The store verifies the checksum that was computed when the piece was written.
                     self->environment_.store.upload_part({self->upload_, number, std::move(*body), checksum_of(piece)},
                                                          answered);
                 });
@@ -159,7 +159,7 @@ private:
         }
     }
 
-    // All parts have ended.
+    // Called when all parts have ended.
     void end() EXCLUDES(mutex_) {
         std::optional<Error> error;
         CompleteRequest request;
@@ -228,7 +228,7 @@ void send_removal(const SendEnvironment& environment, const std::shared_ptr<cons
                   StoreDone<std::string> done) {
     RemoveRequest request(held->key(), held->change.if_match);
     environment.store.remove(std::move(request), [held, done = std::move(done)](const Status& removed) {
-        // Another version has the name, which this removal did not mean.
+        // ESTALE: the name has another version, which this removal did not mean.
         if (removed || removed.error().errno_value == ESTALE || removed.error().errno_value == ENOENT) {
             done(std::string());
             return;
@@ -253,7 +253,7 @@ void send_now(const SendEnvironment& environment, std::shared_ptr<const HeldChan
 
 // --- changes that may have been made
 
-// What is short enough to lie in the log.
+// Whether the change is recognised by its bytes: it has no write ID, and they are few enough to lie in the log.
 bool is_told_by_bytes(const UnsentChange& change) {
     return change.kind == UnsentChange::Kind::kPut && write_id_of(change.object).empty() &&
            std::all_of(change.body.begin(), change.body.end(),
@@ -289,7 +289,7 @@ bool is_made(const UnsentChange& change, const ObjectInfo& there) {
     if (!write_id.empty()) {
         return write_id_of(there) == write_id && there.size == change.object.size;
     }
-    // A copy that is described as its source.
+    // A copy with its source's description.
     return change.kind == UnsentChange::Kind::kCopy && !change.is_described && there.etag == change.source_etag;
 }
 

@@ -8,14 +8,14 @@ namespace ckptfs {
 void EtagAliases::note(const std::string& key, const std::string& acknowledged, const std::string& etag,
                        const Times& times) {
     if (acknowledged == etag && times.acknowledged == WallTime{}) {
-        // An earlier version's would be taken for this one's.
+        // An earlier version's entry would be treated as this one's.
         aliases_.erase(key);
         return;
     }
     aliases_.insert_or_assign(key, Alias{acknowledged, etag, times, ++last_});
     order_.push_back({key, last_});
     while (aliases_.size() > kMost || order_.size() > 2 * kMost) {
-        // Only what was not noted again since.
+        // Only entries that were not noted again since.
         const auto found = aliases_.find(order_.front().key);
         if (found != aliases_.end() && found->second.number == order_.front().number) {
             aliases_.erase(found);

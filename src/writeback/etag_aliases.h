@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Versions that were acknowledged under an ETag of this mount's, and that the store knows by another one; and when they
-// were acknowledged, which the store dates to the time when they were sent.
+// Maps the ETags under which this mount has acknowledged versions to those that the store gave them, and remembers when
+// they were acknowledged: the store's time is that of the sending.
 //
-// Programs of the mount have them open, or in their caches, under the first: it stays theirs as long as the mount
-// lives. Of each key only the last version counts; the others are gone. Beyond kMost the oldest go first: then the
-// mount sees another version of the name, and fetches it anew.
+// Programs of the mount have a version open, or in their caches, under the first ETag, which stays valid as long as the
+// mount lives. Only the last version of each key is remembered. Beyond kMost the oldest entries are dropped: the mount
+// then sees another version of the name, and fetches it again.
 //
 // Not synchronised.
 #pragma once
@@ -27,18 +27,18 @@ public:
     // Each takes about 300 bytes.
     static constexpr std::size_t kMost = 65'536;
 
-    // Of one version, by the clock of the mount.
+    // Times of one version, by the mount's clock.
     struct Times {
-        // Not known where it is zero.
+        // Zero if unknown.
         WallTime acknowledged{};
         WallTime sent{};
     };
-    // Both are the same where the bucket has made a copy of it.
+    // The two ETags are equal if the bucket has made the version as a copy.
     void note(const std::string& key, const std::string& acknowledged, const std::string& etag, const Times& times);
-    // When what the store tells of was acknowledged here; empty where that is not known. One of the same bytes that is
+    // When the version in `object` was acknowledged here; empty if unknown. A version with the same ETag that is
     // younger than what was sent is another mount's.
     [[nodiscard]] std::optional<WallTime> acknowledged_at(const ObjectInfo& object) const;
-    // As it is known here, and as the store knows it.
+    // The ETag of a version as this mount knows it, and as the store does; `etag` if it has no alias.
     [[nodiscard]] std::string here(const std::string& key, const std::string& etag) const;
     [[nodiscard]] std::string there(const std::string& key, const std::string& etag) const;
     [[nodiscard]] std::size_t size() const { return aliases_.size(); }
@@ -55,7 +55,7 @@ private:
         std::uint64_t number = 0;
     };
     std::unordered_map<std::string, Alias> aliases_;
-    // As they came.
+    // In the order in which they were noted.
     std::deque<Noted> order_;
     std::uint64_t last_ = 0;
 };

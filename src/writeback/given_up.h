@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Markers that a disk acknowledged and that were not made, until they are acknowledged again, or their directory is
-// removed, or for as long as failed files count.
+// Markers that a disk acknowledged and that were given up. Each is remembered until a change of its key or the removal
+// of its directory is acknowledged, and at most for as long as failed files count.
 //
 // Threads: all functions may be called from any thread.
 #pragma once
@@ -19,7 +19,7 @@ namespace ckptfs {
 
 class GivenUpMarkers {
 public:
-    // Beyond that none is added.
+    // Beyond this no marker is added.
     static constexpr std::size_t kMost = 1'000;
 
     GivenUpMarkers(const Clock& clock, Milliseconds counts_for) : clock_(clock), counts_for_(counts_for) {}
@@ -31,12 +31,12 @@ public:
             markers_.insert_or_assign(key, clock_.now());
         }
     }
-    // A change of this key was acknowledged. Whether it was one of them.
+    // A change of this key was acknowledged: forgets it. Returns whether it was a marker given up.
     bool made_good(const std::string& key) EXCLUDES(mutex_) {
         const MutexLock lock(mutex_);
         return markers_.erase(key) > 0;
     }
-    // With all that is in it. Those of them.
+    // The directory was removed with all that is in it: forgets the markers below it, and returns them.
     std::vector<std::string> directory_removed(const std::string& directory) EXCLUDES(mutex_) {
         std::vector<std::string> removed;
         const MutexLock lock(mutex_);
@@ -48,7 +48,7 @@ public:
         markers_.erase(first, last);
         return removed;
     }
-    // How many, and one of them.
+    // The number of markers, and the key of one of them.
     [[nodiscard]] std::pair<std::uint64_t, std::string> left() EXCLUDES(mutex_) {
         const MutexLock lock(mutex_);
         forget_old();

@@ -134,7 +134,7 @@ std::string LocalUploads::take_announcement(const UploadId& upload) {
 bool LocalUploads::take_back(const UploadId& upload, const std::string& announcement) {
     const MutexLock lock(mutex_);
     const auto found = uploads_.find(upload.id);
-    // Its first one may have come since.
+    // The announcement of begin_writing() may have come since.
     const bool has_none = found != uploads_.end() && found->second.writing.announcement.empty();
     if (has_none) {
         found->second.writing.announcement = announcement;
@@ -146,7 +146,7 @@ void LocalUploads::note_begun(const UploadId& upload, UnsentChanges::Writing& wr
     const MutexLock lock(mutex_);
     const auto found = uploads_.find(upload.id);
     if (found != uploads_.end()) {
-        // One of a failed acknowledgement may have been taken back before.
+        // The announcement of a failed acknowledgement may have been put back before.
         std::swap(found->second.writing, writing);
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Multipart uploads whose parts go to the disk. Until one is completed nothing of it outlives the process.
+// Multipart uploads whose parts go to the disk. Until an upload is completed, nothing of it outlives the process.
 //
 // Threads: all functions may be called from any thread; write() waits for the disk.
 #pragma once
@@ -26,24 +26,26 @@ public:
 
     [[nodiscard]] UploadId create(CreateUploadRequest request);
     Result<UploadedPart> write(const UploadPartRequest& request);
-    // A part that is there already.
+    // Adds a part whose bytes exist already, in a file or in an object.
     Result<UploadedPart> add(const UploadId& upload, int part_number, BodyPiece piece);
     struct Completed {
         CreateUploadRequest request;
         Body body;
         std::uint64_t size = 0;
     };
-    // All of it is on the disk. It stays open.
+    // Flushes all parts to the disk. The upload stays open.
     Result<Completed> complete(const UploadId& upload, const std::vector<UploadedPart>& parts);
-    // What it had before, or all of it where the upload has ended, comes back in `writing`.
+    // Stores `writing` in the upload. Returns in it what was stored before, or leaves it as it is if the upload has
+    // ended.
     void note_begun(const UploadId& upload, UnsentChanges::Writing& writing);
-    // Of what was noted, which has none from then on; empty where nothing was.
+    // Takes the announcement out of what note_begun() stored; empty if there is none.
     [[nodiscard]] std::string take_announcement(const UploadId& upload);
-    // False where it has ended, or has another one.
+    // Puts back an announcement. False if the upload has ended, or has another one.
     [[nodiscard]] bool take_back(const UploadId& upload, const std::string& announcement);
-    // Gives back what was noted.
+    // Ends the upload and returns what note_begun() stored.
     UnsentChanges::Writing end(const UploadId& upload);
     Result<std::vector<UploadedPart>> parts(const UploadId& upload) const;
+    // Whether the upload was created here, not in the bucket.
     [[nodiscard]] static bool has_made(const UploadId& upload);
 
 private:

@@ -70,7 +70,7 @@ private:
         });
     }
 
-    // Whether anything is left below a common prefix of which only removals are known here.
+    // Looks whether anything is left below the next common prefix of which only removals are known here.
     void check_next() {
         if (doubtful_.empty()) {
             end();
@@ -116,7 +116,7 @@ private:
             range_.after = range_.last;
         }
         if (merged.objects.empty() && merged.common_prefixes.empty() && !token.empty()) {
-            // A caller may take an empty page for the end.
+            // A caller may treat an empty page as the end.
             request_.continuation_token = token;
             gone_.clear();
             ask();

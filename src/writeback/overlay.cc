@@ -8,14 +8,14 @@
 namespace ckptfs {
 namespace {
 
-// Empty for an object of the level that is listed.
+// The common prefix that a listing shows for the key; empty if it shows the key itself.
 std::string common_prefix(const std::string& key, const ListRequest& request) {
     const std::size_t cut =
         request.delimiter.empty() ? std::string::npos : key.find(request.delimiter, request.prefix.size());
     return cut == std::string::npos ? "" : key.substr(0, cut + request.delimiter.size());
 }
 
-// As listings show it.
+// The object with what listings show of it.
 ObjectInfo listed(const ObjectInfo& object) {
     ObjectInfo shown;
     shown.key = object.key;

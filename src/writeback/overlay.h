@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the bucket will look like once all changes have been made: by key, the last of them.
+// What the bucket will look like once all changes have been made: the last change of each key.
 //
 // Pure; not synchronised.
 #pragma once
@@ -19,17 +19,19 @@ namespace ckptfs {
 
 struct HeldChange;
 
-// Keeps the files that its pieces name, and knows the changes that make their objects, where those were unsent.
+// The content of a change's object. Keeps the files that its pieces name, and refers to the changes that make the
+// objects that its pieces name, where those were unsent.
 struct Body {
     std::vector<BodyPiece> pieces;
     std::vector<std::shared_ptr<BodyFile>> files;
-    // Not kept: a log that is appended to again and again would keep all that it ever was.
+    // Weak: a file that is appended to again and again would otherwise keep all of its earlier versions.
     std::vector<std::weak_ptr<const HeldChange>> sources;
 
     [[nodiscard]] const BodyFile* file(std::uint64_t number) const;
-    // Null where the object was in the bucket, or is by now.
+    // The change that makes the object of the piece; null if that was in the bucket already, or the change is not held
+    // any more.
     [[nodiscard]] std::shared_ptr<const HeldChange> source(const BodyPiece& piece) const;
-    // All of its bytes are on the disk.
+    // Whether all bytes are on the disk.
     [[nodiscard]] bool is_local() const;
 };
 
@@ -37,9 +39,9 @@ struct Body {
 
 struct HeldChange {
     UnsentChange change;
-    // Of what is there afterwards.
+    // Content of the object after the change.
     Body body;
-    // By an earlier mount, or by a request whose answer was lost.
+    // The change may have been made, by an earlier mount or by a request whose reply was lost.
     bool may_be_made = false;
 
     [[nodiscard]] const std::string& key() const { return change.object.key; }
@@ -51,12 +53,12 @@ public:
     using Changes = std::map<std::string, std::shared_ptr<const HeldChange>, std::less<>>;
 
     void add(std::shared_ptr<const HeldChange> change);
-    // It is in the bucket, or was not acknowledged. `earlier`: the last one of the key that is left; null where none
-    // is.
+    // Removes a change that is in the bucket or was not acknowledged. `earlier`: the last change of the key that is
+    // left; null if there is none.
     void drop(const HeldChange& change, std::shared_ptr<const HeldChange> earlier);
-    // Null where the bucket tells.
+    // The last change of the key; null if the bucket's object counts.
     [[nodiscard]] std::shared_ptr<const HeldChange> find(std::string_view key) const;
-    // Of keys that begin so.
+    // The changes whose keys begin with `prefix`.
     [[nodiscard]] Changes below(std::string_view prefix) const;
     [[nodiscard]] bool empty() const { return changes_.empty(); }
 
@@ -64,15 +66,15 @@ private:
     Changes changes_;
 };
 
-// What follows `after`, in the order of keys, up to and with `last`; to the end where that is empty.
+// The keys after `after`, in order, up to and including `last`; to the end if that is empty.
 struct KeyRange {
     std::string after;
     std::string last;
 };
 
-// Those of the page's common prefixes below which there is, as far as the changes tell, nothing but what was removed.
+// The common prefixes of the page below which the changes only remove, so that nothing may be left there.
 [[nodiscard]] std::vector<std::string> doubtful_prefixes(const ListResponse& page, const Overlay::Changes& changes);
-// The page as it will be. `range`: of the keys that it covers. `gone`: common prefixes with nothing below them.
+// The page with the changes applied. `range`: the keys that it covers. `gone`: common prefixes with nothing below them.
 [[nodiscard]] ListResponse merge_page(ListResponse page, const ListRequest& request, const Overlay::Changes& changes,
                                       const KeyRange& range, const std::vector<std::string>& gone);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a full disk is asked for again, once something that is only kept was removed from it.
+// Retries for a full disk, after something that is only kept was removed from it.
 #pragma once
 
 #include <cerrno>
@@ -7,8 +7,8 @@
 
 namespace ckptfs {
 
-// Until it succeeds, or `make_room` has found nothing to remove before the last try: another thread may have removed
-// that.
+// Repeats `attempt` until it succeeds, or has failed once more after `make_room` has found nothing to remove: another
+// thread may have removed that.
 template <class Try>
 void retry_with_room(const std::function<bool()>& make_room, Try attempt) {
     bool may_help = make_room != nullptr;
@@ -17,7 +17,7 @@ void retry_with_room(const std::function<bool()>& make_room, Try attempt) {
     }
 }
 
-// Of bytes or open files, for an errno.
+// Whether the errno means a lack of disk space, quota or file descriptors.
 [[nodiscard]] inline bool is_lack_of_room(int errno_value) {
     return errno_value == ENOSPC || errno_value == EDQUOT || errno_value == EMFILE || errno_value == ENFILE;
 }

@@ -60,7 +60,7 @@ std::vector<SendOrder::Change> SendOrder::begin(std::size_t most,
     return begun;
 }
 
-// Behind the last where it is not there.
+// The change's index; behind the last if it is not there.
 std::size_t SendOrder::place_of(std::uint64_t number) const {
     const auto found =
         std::lower_bound(changes_.begin(), changes_.end(), number,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What S3 answers, where this mount answers in its place. Pure.
+// S3's replies, for a mount that replies in its place. Pure.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace ckptfs {
 [[nodiscard]] Failure exists_already(const std::string& key);
 [[nodiscard]] Failure invalid_range(const std::string& key);
 
-// Where in an object of this size; empty where the range begins behind its end.
+// The range within an object of this size; empty if it begins behind the end.
 [[nodiscard]] std::optional<ByteRange> range_in(const std::optional<ByteRange>& range, std::uint64_t size);
 
 }  // namespace ckptfs

@@ -134,7 +134,7 @@ std::optional<LogEntry> decode_entry(std::string_view cbor) {
     if (!json.is_array() || has_fractions(json)) {
         return std::nullopt;
     }
-    // Of another form, whatever it sums up to.
+    // An entry may be of another form although its checksum is valid.
     try {
         if (json.size() == kSentMembers) {
             return SentChange{json.at(0).get<std::uint64_t>(), json.at(1).get<std::string>(),
@@ -147,7 +147,7 @@ std::optional<LogEntry> decode_entry(std::string_view cbor) {
     }
 }
 
-// Of the entry there, with its header; 0 where it is cut off.
+// Size of the entry at `at` with its header; 0 if it is cut off.
 std::size_t size_at(std::string_view text, std::size_t at) {
     if (text.size() - at < kHeaderSize) {
         return 0;
@@ -156,7 +156,7 @@ std::size_t size_at(std::string_view text, std::size_t at) {
     return text.size() - at < size ? 0 : size;
 }
 
-// Empty where it is cut off, or damaged.
+// Content of the entry at `at`; empty if that is cut off or damaged.
 std::optional<std::string_view> content_at(std::string_view text, std::size_t at) {
     const std::size_t size = size_at(text, at);
     if (size == 0) {
@@ -172,8 +172,8 @@ std::optional<LogEntry> entry_at(std::string_view text, std::size_t at) {
     return content ? decode_entry(*content) : std::nullopt;
 }
 
-// Whether the entry there is whole, and one before which all was flushed. Of bytes that are none, as of a file that
-// lies in the log, eight that are zero but for that bit would be: it has to be a change, too.
+// Whether a whole entry that begins a batch is at `at`: all before it was flushed. Bytes of other content, as of a body
+// that lies in the log, could look like an empty entry, eight zero bytes except for that bit: so it must decode, too.
 bool begins_batch(std::string_view text, std::size_t at) {
     return size_at(text, at) > kHeaderSize && (load_u32(text.data() + at) & kBeginsBatch) != 0 &&
            entry_at(text, at).has_value();
@@ -204,9 +204,9 @@ LogContents parse_log(std::string_view text) {
         contents.entries.push_back(std::move(*entry));
         contents.whole += size_at(text, contents.whole);
     }
-    // Zeros, which a power cut may leave, sum up to zero.
+    // Not zeros, which a power cut may leave: their checksum is valid, but they have no content.
     contents.is_foreign = size_at(text, contents.whole) > kHeaderSize && content_at(text, contents.whole).has_value();
-    // Anywhere: what is damaged may be a length.
+    // At any offset: the damage may be in a length.
     for (std::size_t at = contents.whole + 1; at < text.size() && !contents.is_damaged_inside; ++at) {
         contents.is_damaged_inside = begins_batch(text, at);
     }

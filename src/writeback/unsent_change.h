@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A change of the bucket that was acknowledged and is not made there yet, and the text of the log that holds them
-// (--ack disk).
+// A change of the bucket that was acknowledged and is not made there yet, and the encoding of the log that holds such
+// changes (--ack disk).
 //
-// The log is a row of entries: four bytes with the length of what follows the header, four with its CRC-32C
+// The log is a sequence of entries: four bytes with the length of what follows the header, four with its CRC-32C
 // (little-endian), then CBOR (RFC 8949). An entry is a change, or says that a change has been made, and under which
-// ETag. What is unsent is what no later entry says is made. Entries are written in batches, each flushed before the
-// next; the topmost bit of a length says that a batch begins with the entry. A row ends at the first entry that is cut
-// off or damaged: a power cut leaves of the last batch whatever the disk had of it.
+// ETag. A change is unsent until an entry says that it was made. Entries are written in batches, each flushed before
+// the next; the topmost bit of a length marks the first entry of a batch. The log ends at the first entry that is cut
+// off or damaged: of the last batch, a power cut leaves whatever the disk had of it.
 //
 // Pure.
 #pragma once
@@ -23,12 +23,12 @@
 
 namespace ckptfs {
 
-// Checksums of a local piece are of so many bytes each, the last one of what is left.
+// Bytes that each checksum of a piece in a file covers; the last one covers the rest.
 inline constexpr std::uint64_t kChecksumBlock = std::uint64_t{1} << 20;
-// In bytes. A body up to this size lies in the log itself: one flush less.
+// In bytes. A body up to this size lies in the log itself, which saves a flush.
 inline constexpr std::uint64_t kMostInline = std::uint64_t{4} << 10;
 
-// Bytes of an object, in order of their place: where they are.
+// A run of an object's bytes, and where they are. The pieces of an object are in the order of its bytes.
 struct BodyPiece {
     enum class Place : std::uint8_t { kInline, kFile, kObject };
     Place place = Place::kInline;
@@ -36,15 +36,15 @@ struct BodyPiece {
 
     // kInline
     std::string bytes{};
-    // kFile: the number of a body file, the first byte there, and what the bytes sum up to.
+    // kFile: number of the body file, offset of the first byte in it, CRC-32C of each block.
     std::uint64_t file = 0;
     std::uint64_t offset = 0;
     std::vector<std::uint32_t> checksums{};
-    // kObject: of this version of an object that is in the bucket, or will be by then, under the ETag that it was
-    // acknowledged with; `offset` is that in the object.
+    // kObject: a version of an object that is in the bucket, or will be when this change is made; its ETag is that of
+    // its acknowledgement. `offset` is that in the object.
     std::string key{};
     std::string etag{};
-    // All of it: S3 copies no range of an object of up to 5 MiB.
+    // The piece is the whole object: S3 copies no range of an object of up to 5 MiB.
     bool is_whole = false;
 
     [[nodiscard]] static BodyPiece of_object(std::string key, std::string etag, std::uint64_t offset,
@@ -67,30 +67,31 @@ struct UnsentChange {
     // In the order of acknowledgement, from 1 on.
     std::uint64_t number = 0;
     Kind kind = Kind::kPut;
-    // What is there afterwards, as it was acknowledged: its ETag is the store's only by chance. Of a removal, the key.
+    // The object after the change, as acknowledged: its ETag is the store's only by chance. For a removal, its key and
+    // time.
     ObjectInfo object;
-    // kPut. Each but the last is as large as a part has to be, where there are several.
+    // kPut: the content. If there are several pieces, each but the last is as large as a part has to be.
     std::vector<BodyPiece> body;
-    // kCopy: the version that is copied, and whether the copy has a description of its own.
+    // kCopy: the version that is copied, and whether the copy has its own description.
     std::string source_key;
     std::string source_etag;
     bool is_described = false;
-    // Only where there is nothing, or only in place of this version; as it is known here.
+    // Conditions: only if the key does not exist; only in place of the version with this ETag, as known here.
     bool if_none_match = false;
     std::string if_match;
-    // All that was acknowledged before it is in the bucket before it, and what comes after it is not.
+    // All that was acknowledged before it is in the bucket before it, and nothing that comes after it is.
     bool is_barrier = false;
-    // By which others are told that it is unsent (announcements.h); empty for none.
+    // The announcement by which other mounts are told that it is unsent (announcements.h); empty for none.
     std::string announcement{};
-    // Of a marker: what others had announced before it was acknowledged, as digests of the keys.
+    // For a marker: what other mounts had announced before it was acknowledged, as digests of the keys.
     std::vector<std::uint64_t> awaited{};
 };
 
-// Empty but for the number where the ETag is the one that was acknowledged, and of a removal.
+// Says that a change has been made. Only the number is set for a removal, and for a change that will not be made.
 struct SentChange {
     std::uint64_t number = 0;
     std::string key;
-    // As it was acknowledged, and as the store knows it.
+    // The object's ETag as it was acknowledged, and as the store knows it.
     std::string acknowledged_etag;
     std::string etag;
 
@@ -100,16 +101,16 @@ struct SentChange {
 using LogEntry = std::variant<UnsentChange, SentChange>;
 
 [[nodiscard]] std::string encode_entry(const LogEntry& entry);
-// Of entries, one at least, that are flushed together.
+// Marks encoded entries, one at least, as a batch: they are flushed together.
 void begin_batch(std::string& entries);
 
 struct LogContents {
     std::vector<LogEntry> entries;
-    // Of the text, up to the first entry that is cut off or damaged.
+    // Length in bytes of the text up to the first entry that is cut off or damaged.
     std::size_t whole = 0;
-    // Another batch follows it, which no power cut leaves.
+    // Another batch follows that entry, which no power cut leaves.
     bool is_damaged_inside = false;
-    // What follows it is whole, but of another form: a later version's.
+    // What follows is whole, but of an unknown form: a later version of ckptfs wrote it.
     bool is_foreign = false;
 };
 

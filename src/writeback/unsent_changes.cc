@@ -13,7 +13,7 @@
 namespace ckptfs {
 namespace {
 
-// Each is a few hundred bytes in memory, and up to kMostInline of its body.
+// Each takes a few hundred bytes of memory, and up to kMostInline for its body.
 constexpr std::uint64_t kMostUnsent = 16'384;
 
 bool names_file(const UnsentChange& change, std::uint64_t number) {
@@ -239,7 +239,7 @@ void UnsentChanges::admit(Waiting waiting) {
     append(std::move(waiting));
 }
 
-// Where the bytes of objects are that it copies from.
+// Finds where the bytes of the objects are that the change copies from.
 void UnsentChanges::find_sources(HeldChange& held) const {
     const UnsentChange& change = held.change;
     if (change.kind == UnsentChange::Kind::kCopy) {
@@ -259,7 +259,7 @@ void UnsentChanges::find_sources(HeldChange& held) const {
     }
 }
 
-// A copy of what another client was faster with is made of its bytes: its object will not be there.
+// Turns a copy of a refused change into a put of its bytes: the source object will not be in the bucket.
 void UnsentChanges::keep_bytes(HeldChange& held) const {
     UnsentChange& change = held.change;
     const bool is_of_refused =
@@ -307,7 +307,7 @@ void UnsentChanges::append(Waiting waiting) {
             unsent_bytes_ += bytes_on_disk(change);
             ++under_way_;
             overlay_.add(held);
-            // In the order of the numbers.
+            // With the lock held, so that the log has the order of the numbers.
             log_->append(change, [this, waiting](const Status& written) { appended(waiting, written); });
         }
     }
@@ -320,7 +320,7 @@ void UnsentChanges::append(Waiting waiting) {
     }
 }
 
-// By what is unsent: it may have changed since the caller looked.
+// Checks against the unsent changes, which may be others than when the caller looked.
 Status UnsentChanges::conditions_hold(const UnsentChange& change) const {
     if (const HeldPtr there = overlay_.find(change.object.key)) {
         if (change.if_none_match && !there->removes()) {
@@ -363,7 +363,7 @@ void UnsentChanges::appended(const Waiting& waiting, const Status& written) {
     {
         const MutexLock lock(mutex_);
         if (is_way_out_elsewhere) {
-            // What was refused there may be on its way again, and succeed: that comes first.
+            // What was refused there may be tried again, and succeed: that comes first.
             forget_elsewhere();
         }
         if (written) {

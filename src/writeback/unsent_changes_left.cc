@@ -96,7 +96,8 @@ std::vector<std::shared_ptr<BodyFile>> UnsentChanges::open_files(const UnsentCha
             continue;
         }
         last_file_ = std::max(last_file_, piece.file);
-        // What was copied within the bucket has its bytes from the same one: it stays until the last has been sent.
+        // A copy of a refused change shares its file (keep_bytes()): the file stays until the last of them has been
+        // sent.
         std::weak_ptr<BodyFile>& known = left_files_[piece.file];
         std::shared_ptr<BodyFile> opened = known.lock();
         Result<std::shared_ptr<BodyFile>> file =
@@ -105,7 +106,7 @@ std::vector<std::shared_ptr<BodyFile>> UnsentChanges::open_files(const UnsentCha
             known = *file;
             files.emplace(piece.file, std::move(*file));
         } else {
-            // What needs it fails, and says so for as long as it does.
+            // The change fails, and reports that for as long as it does.
             log_error(
                 escaped(change.object.key + ": was acknowledged, and its bytes are gone: " + file.error().message));
         }
@@ -117,7 +118,7 @@ std::vector<std::shared_ptr<BodyFile>> UnsentChanges::open_files(const UnsentCha
     return opened;
 }
 
-// Of what was never acknowledged, or is in the bucket.
+// Removes files of changes that were never acknowledged or are in the bucket.
 void UnsentChanges::remove_unused_files() {
     std::set<std::uint64_t> used;
     {

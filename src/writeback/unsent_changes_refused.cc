@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What another client was faster with: what was made of it, and what lets it go.
+// Refused changes (another client was faster): what was made of them, and what releases them.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -39,7 +39,7 @@ UnsentChanges::MadeOf UnsentChanges::all_made_of(const HeldPtr& refused) const {
     return made;
 }
 
-// With what was made of it. Empty where one of that is still what is there under its name.
+// The refused change with what was made of it. Empty if one of these is still the last change of its key.
 std::vector<UnsentChanges::HeldPtr> UnsentChanges::superseded(const HeldPtr& refused) const {
     MadeOf made = all_made_of(refused);
     const bool is_needed = std::any_of(made.is_there.begin(), made.is_there.end(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is sent, and what comes of it.
+// Sends changes, and handles the results.
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -18,7 +18,7 @@ constexpr std::size_t kMostUnderWay = 32;
 constexpr Milliseconds kFirstPause{1'000};
 constexpr Milliseconds kLongestPause{60'000};
 
-// A file that was appended to or changed takes what it kept from the version before.
+// A copy does, and a file that was appended to or changed, which takes the rest from the version before.
 bool takes_from_an_object(const UnsentChange& change) {
     return change.kind == UnsentChange::Kind::kCopy ||
            std::any_of(change.body.begin(), change.body.end(),
@@ -36,8 +36,8 @@ std::string not_made(const HeldChange& held, const std::string& why) {
     return escaped(held.key() + ": was acknowledged by the disk, but will not be uploaded: " + why);
 }
 
-// A name that is to be made once, as one that several nodes claim, a symbolic link or a directory. It does not hold
-// back what comes after it. What replaces a version is not given up.
+// A name that is only to be created, as one that several nodes claim, a symbolic link or a directory. If another client
+// has made it, the change does not hold back what comes after it. A change that replaces a version is not given up.
 bool is_made_by_another(const UnsentChange& change) {
     return change.kind == UnsentChange::Kind::kPut && change.if_none_match && change.object.size <= kMostInline;
 }
@@ -52,8 +52,8 @@ void UnsentChanges::resolve(UnsentChange& change) const {
     }
 }
 
-// While the log has their aliases. Not of a version that is unsent itself: an earlier one of its key may have been
-// acknowledged with the same ETag, as copies of one version are.
+// Replaces the ETags of sent versions by the store's, while the log has the aliases. Not of a version that is unsent
+// itself: an earlier one of its key may have been acknowledged with the same ETag, as copies of one version are.
 void UnsentChanges::resolve_sent(UnsentChange& change) const {
     change.source_etag = sent_etag(change.source_key, change.source_etag);
     change.if_match = sent_etag(change.object.key, change.if_match);
@@ -66,7 +66,7 @@ std::string UnsentChanges::sent_etag(const std::string& key, const std::string& 
     if (overlay_.find(key) == nullptr) {
         return aliases_.there(key, etag);
     }
-    // The log may drop the alias before what follows it is made.
+    // The log may drop the alias before this change is made.
     const auto found = being_noted_.find({key, etag});
     return found != being_noted_.end() ? found->second : etag;
 }
@@ -112,7 +112,8 @@ void UnsentChanges::send_more() {
     }
 }
 
-// With the locks of the other places, not with this one. What is known may be of before: then it waits a little longer.
+// Calls keys_elsewhere() without mutex_, as it takes the locks of the other places. An outdated answer only makes
+// changes wait a little longer.
 void UnsentChanges::look_elsewhere() {
     for (bool is_known = false; !is_known;) {
         std::uint64_t forgotten = 0;
@@ -155,7 +156,7 @@ UnsentChanges::Keys UnsentChanges::keys() const {
     const MutexLock lock(mutex_);
     for (const HeldPtr& held : order_.all()) {
         const std::uint64_t number = held->change.number;
-        // What succeeds after all comes before what is changed here.
+        // A refused change that succeeds at last comes before what the mount's own place has.
         if (!refused_.contains(number) || order_.is_under_way(number)) {
             const std::vector<std::string_view> own = keys_of(held->change);
             keys.insert(own.begin(), own.end());
@@ -169,7 +170,7 @@ void UnsentChanges::send(const HeldPtr& held, const HeldPtr& to_send) {
         make(held, to_send);
         return;
     }
-    // One that readers see already is not to be refused.
+    // A marker that readers see already must not be refused.
     find_made({environment_.store, loader_}, to_send, [this, held, to_send](Result<std::optional<std::string>> made) {
         if (!made) {
             ended(held, failure(std::move(made.error())));
@@ -231,7 +232,7 @@ void UnsentChanges::lose_name(const HeldPtr& held, const Error& error) {
     Error why = error;
     why.message = "another client has made this name first: " + error.message;
     if (held->key().ends_with('/')) {
-        // Its directory is there as well.
+        // The directory exists as well.
         log_info(not_made(*held, why.message));
     } else {
         log_error(not_made(*held, why.message));
@@ -240,7 +241,7 @@ void UnsentChanges::lose_name(const HeldPtr& held, const Error& error) {
     give_up(held);
 }
 
-// Before waits for it end.
+// Reports the marker before the waits for it end.
 void UnsentChanges::give_up_marker(const HeldPtr& held, const Error& why) {
     log_error(not_made(*held, why.message));
     if (environment_.given_up != nullptr) {
@@ -293,7 +294,7 @@ void UnsentChanges::give_up(const HeldPtr& held) {
     note_sent(held, {held->change.number, "", "", ""}, "");
 }
 
-// Until the disk has it nothing that came later is made: made twice, the change would undo it.
+// Changes that come after this one wait until the note is on the disk: made twice, it would undo them.
 void UnsentChanges::note_sent(const HeldPtr& held, const SentChange& change, const std::string& etag) {
     if (!change.etag.empty()) {
         const MutexLock lock(mutex_);
@@ -401,7 +402,7 @@ void UnsentChanges::failed(const HeldPtr& held, const Error& error) {
         refused.message = message;
         tell_lost(held->key(), refused);
     }
-    // Each time: what begins to wait meanwhile is let through the next time.
+    // Each time: changes that began to wait since the last failure are let through, too.
     for (const std::string& name : names) {
         if (environment_.refused) {
             environment_.refused(name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What other mounts are told of what is unsent here, and what a marker knows of what they have told.
+// What other mounts are told of unsent changes here, and what a marker knows of what they have told.
 #include <algorithm>
 #include <iterator>
 #include <memory>
@@ -33,7 +33,7 @@ void UnsentChanges::begin_writing(const std::string& key, std::function<void(Wri
         begun({std::move(over), ""});
         return;
     }
-    // Where it fails, the acknowledgement may.
+    // A failure counts only if it happens again at the acknowledgement.
     announcements_->begin(file, [begun = std::move(begun), over = std::move(over)](const Result<std::string>& told) {
         begun({over, told.value_or("")});
     });
@@ -61,7 +61,7 @@ void UnsentChanges::left_is_not_told(const Error& why) {
     }
     Error untold;
     untold.errno_value = EIO;
-    // Nothing was tried yet.
+    // Nothing has been sent yet.
     untold.retryable = true;
     untold.message = key + ": is not in the bucket yet: " + message;
     for (const std::function<void(Status)>& each : impatient) {
@@ -83,7 +83,8 @@ void UnsentChanges::withdraw(std::function<void()> done) {
     }
 }
 
-// What others have announced by now may be part of what a marker says: it waits for that, and not for what comes later.
+// A marker may say something about what other mounts have announced by now: it waits for that, and not for what comes
+// later.
 void UnsentChanges::acknowledge(UnsentChange change, Body body, std::function<bool()> may, Announced announced,
                                 std::function<void(Status)> done) {
     auto held = std::make_shared<HeldChange>();
@@ -136,7 +137,7 @@ void UnsentChanges::announce(Waiting waiting, const std::string& announcement) {
     });
 }
 
-// It comes behind a marker: who waits for what came before that is not to wait for this as well.
+// The change comes after a marker: a mount that waits for what came before the marker must not wait for this as well.
 void UnsentChanges::announce_anew(Waiting waiting) {
     const std::string before = std::exchange(waiting.held->change.announcement, "");
     announce(std::move(waiting), before);

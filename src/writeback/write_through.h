@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bucket as the mount sees it, whose changes are made there at once, and not acknowledged by the disk: for what
-// other mounts are to see in steps, as the rename of a directory.
+// The bucket as the mount sees it, for changes that are made there at once and not acknowledged by the disk: those that
+// other mounts must see in steps, as the rename of a directory.
 //
-// Only for names of which nothing is unsent: what is unsent would undo it.
+// Only for keys without unsent changes, which would undo it.
 //
 // Ownership: store and `unsent` outlive it. Threads: as ObjectStore.
 #pragma once

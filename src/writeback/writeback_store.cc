@@ -11,7 +11,8 @@
 namespace ckptfs {
 namespace {
 
-// Of what is read where its source is, while changes are made: for as long as a request takes whose answer is late.
+// Tries of a read whose source is gone, as the change itself may have been made: enough for a request whose reply is
+// late.
 constexpr int kMostTries = 100;
 constexpr Milliseconds kTryAgainAfter{50};
 
@@ -75,7 +76,7 @@ Milliseconds WritebackStore::quiet_for() const {
 void WritebackStore::get_sent(GetRequest request, StoreDone<GetResponse> done) {
     if (!request.if_match.empty()) {
         request.if_match = unsent_->etag_there(request.key, request.if_match);
-        // That of the acknowledgement, maybe, which is not the store's. What is acknowledged here has an ETag.
+        // The caller's time may be that of the acknowledgement, not the store's. What is acknowledged here has an ETag.
         request.if_modified = {};
     }
     environment_.store.get(std::move(request), [this, done = std::move(done)](Result<GetResponse> got) {
@@ -154,13 +155,13 @@ void WritebackStore::held_read_ended(const std::shared_ptr<HeldRead>& read, cons
         read->done(failure(status.error()));
         return;
     }
-    // What it is read from is gone.
+    // The object that the bytes are read from is gone.
     const ObjectInfo& object = read->held->change.object;
     if (!unsent_->is_unsent(*read->held)) {
         read_made(read, unsent_->etag_there(object.key, object.etag));
         return;
     }
-    // Perhaps because it has just been made, which this mount does not know yet.
+    // Perhaps the change has just been made, and this mount does not know yet.
     environment_.store.head(object.key, [this, read, status](const Result<ObjectInfo>& there) {
         if (there && is_made(read->held->change, *there)) {
             read_made(read, there->etag);

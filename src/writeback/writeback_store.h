@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A bucket whose changes are acknowledged by a local disk, and made in the store behind it (--ack disk).
+// A store whose changes are acknowledged by a local disk, and made later in the store behind it (--ack disk).
 //
-// It keeps S3's rules as the mount sees them: what is put, copied or removed here is there at once for who asks here,
-// under an ETag of its own until the mount ends. Other clients of the bucket see it once it was sent. Conditions are
-// answered by what is known here, and by the store where nothing is; they are sent along, too, for what other clients
-// do meanwhile.
+// It keeps S3's rules as the mount sees them: callers here see a put, a copy or a removal at once, under an ETag of its
+// own until the mount ends. Other clients of the bucket see it once it was sent. Conditions are checked against unsent
+// changes, and against the store where there are none; they are also sent with the change, as other clients may change
+// the key meanwhile.
 //
 // writeback_store.cc has reads, writeback_store_changes.cc puts, copies and removals, writeback_store_uploads.cc the
 // rest.
@@ -36,11 +36,11 @@ public:
     WritebackStore(const WritebackStore&) = delete;
     WritebackStore& operator=(const WritebackStore&) = delete;
 
-    // To start it, to wait for it, and to end it.
+    // To start sending, to wait for it, and to end it.
     [[nodiscard]] UnsentChanges& unsent() const { return *unsent_; }
-    // Of a version that was acknowledged here, and is no longer what is there, perhaps.
+    // Reads a version that was acknowledged here, even if it is no longer the current one.
     void get_version(GetRequest request, const std::shared_ptr<const HeldChange>& held, StoreDone<GetResponse> done);
-    // Since the disk took bytes of a file, or one was begun.
+    // Time since the disk last took bytes of a file, or an upload was begun.
     [[nodiscard]] Milliseconds quiet_for() const;
 
     void head(std::string key, StoreDone<ObjectInfo> done) override;
@@ -56,7 +56,7 @@ public:
     void upload_part_copy(UploadPartCopyRequest request, StoreDone<UploadedPart> done) override;
     [[nodiscard]] bool lacks_part_copy(const std::string& source_key) const override;
     void find_part_copy(std::string key, std::function<void()> found) override;
-    // The disk does not ask for that.
+    // The disk never asks to slow down.
     [[nodiscard]] int slowed_to() const override { return 0; }
     void complete_upload(CompleteRequest request, StoreDone<PutResponse> done) override;
     void abort_upload(UploadId upload, StoreDone<void> done) override;
@@ -65,7 +65,7 @@ public:
 
 private:
     using HeldPtr = std::shared_ptr<const HeldChange>;
-    // Under way until it is called, once.
+    // Counts a call as under way until the returned function is called, once.
     template <class T>
     [[nodiscard]] StoreDone<T> counted(StoreDone<T> done) {
         const MutexLock lock(calls_mutex_);
@@ -84,7 +84,7 @@ private:
     void get_held(GetRequest request, const HeldPtr& held, StoreDone<GetResponse> done);
     struct HeldRead {
         HeldPtr held;
-        // What is left of it.
+        // The bytes of the body that are still to be read.
         ByteRange range;
         TakeBytes on_body;
         GetResponse response;
@@ -95,7 +95,7 @@ private:
     void fetch(const Body& body, const BodyPiece& piece, ByteRange range, TakeBytes take,
                std::function<void(Status)> done);
     void held_read_ended(const std::shared_ptr<HeldRead>& read, const Status& status);
-    // What is left of it, of the version that the store knows by this ETag.
+    // Reads the rest from the store, which knows the version by this ETag.
     void read_made(const std::shared_ptr<HeldRead>& read, const std::string& etag);
     void get_sent(GetRequest request, StoreDone<GetResponse> done);
     struct Conditions {
@@ -103,9 +103,9 @@ private:
         bool if_none_match = false;
         std::string if_match;
     };
-    // Whether they hold by now.
+    // Whether the conditions hold now.
     void check(Conditions conditions, StoreDone<void> done);
-    // `change`: without number and times.
+    // `change` has no number and time yet.
     void acknowledge(UnsentChange change, Body body, std::function<bool()> may, UnsentChanges::Announced announced,
                      StoreDone<PutResponse> done);
     void acknowledge_copy(const CopyRequest& request, ObjectInfo source, StoreDone<PutResponse> done);
@@ -121,7 +121,7 @@ private:
     const std::unique_ptr<UnsentChanges> unsent_;
     LocalUploads uploads_;
     std::atomic<bool> stopping_ = false;
-    // Of the steady clock.
+    // In ticks of the steady clock.
     std::atomic<SteadyTime::rep> took_bytes_at_;
     Mutex calls_mutex_;
     Condition calls_ended_;

@@ -11,7 +11,7 @@
 namespace ckptfs {
 namespace {
 
-// Unlike any that a store gives, and another one for each version.
+// Unlike any ETag that a store gives, and different for each version.
 std::string new_etag() {
     return "\"" + random_uuid() + "\"";
 }
@@ -172,7 +172,7 @@ void WritebackStore::remove(RemoveRequest request, StoreDone<void> done) {
         remove_known(std::move(request), done);
         return;
     }
-    // Who asks for this version is told where it is not there any more.
+    // A caller that names a version must learn that it is not there any more.
     Conditions conditions{request.key, false, request.if_match};
     check(std::move(conditions), [this, request = std::move(request), done = std::move(done)](const Status& hold) {
         if (!hold && hold.error().errno_value != ENOENT) {
@@ -202,7 +202,7 @@ void WritebackStore::remove_known(RemoveRequest request, const StoreDone<void>& 
     unsent_->acknowledge(std::move(change), {}, std::move(request.may_send), {}, done);
 }
 
-// Of many at once no look is made first: where another version is there by the time that they are sent, it stays.
+// Versions are not checked first: if another one is there by the time a removal is sent, it stays.
 void WritebackStore::remove_many(std::vector<RemoveRequest> requests, StoreDone<std::vector<DeleteFailure>> done) {
     struct All {
         Mutex mutex;

@@ -31,13 +31,13 @@ void WritebackStore::upload_part(UploadPartRequest request, StoreDone<UploadedPa
         takes_bytes();
         Result<UploadedPart> part = uploads_.write(request);
         takes_bytes();
-        // Its memory is free before the caller goes on.
+        // Frees the memory before the caller goes on.
         request.body = {};
         done(std::move(part));
     });
 }
 
-// Nothing is copied now: by the time that the upload is made its source is in the bucket.
+// Copies nothing now: by the time the upload is sent, its source is in the bucket.
 void WritebackStore::upload_part_copy(UploadPartCopyRequest request, StoreDone<UploadedPart> done) {
     if (!LocalUploads::has_made(request.upload)) {
         environment_.store.upload_part_copy(std::move(request), std::move(done));
