@@ -8,9 +8,9 @@
 // lists are checked further. What other mounts' disks have acknowledged before (unsent_elsewhere.h) is waited for; if a
 // disk acknowledges on this mount, too, check_again() does that, right before the marker is sent.
 //
-// A store that cannot list uploads, or denies this user the list, is not asked again. An upload without parts may be
-// one whose CreateMultipartUpload reply another mount has lost, and which that mount is about to abort: the gate waits
-// some seconds for its end.
+// A store that cannot list uploads, or denies this user the list, is asked again only after ten minutes. An upload
+// without parts may be one whose CreateMultipartUpload reply another mount has lost, and which that mount is about to
+// abort: the gate waits some seconds for its end.
 //
 // commit_gate_failures.cc has what is about failed files, commit_gate.cc the rest.
 // Threads: all functions may be called from any thread. check() waits on the blocking executor.
@@ -116,7 +116,7 @@ private:
     Result<std::vector<FailedRecord>> records(const std::string& directory);
     // Requests the open uploads below `prefix`; none from a store that cannot list them.
     [[nodiscard]] std::future<Result<std::vector<OpenUpload>>> ask_for_uploads(const std::string& prefix);
-    // Treats a list that is refused for good as empty, and notes not to ask again.
+    // Treats a list that the store refuses as empty, and notes not to ask again for kAskForUploadsAgain.
     Result<std::vector<OpenUpload>> told(Result<std::vector<OpenUpload>> uploads);
     // Keeps the uploads of other mounts. `own`: keys that this mount was writing when the list was requested.
     [[nodiscard]] std::vector<OpenUpload> of_others(std::vector<OpenUpload> uploads, std::set<std::string> own) const;

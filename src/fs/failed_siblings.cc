@@ -113,8 +113,10 @@ void FailedSiblings::add(FailedFile file) {
     if (!is_same_version) {
         entry.intended_key.clear();
     }
-    if (failed_before) {
-        file.began = earlier(file.began, entry.file.began);
+    if (failed_before && !is_same_version) {
+        entry.former = record_of(entry);
+    } else if (!failed_before) {
+        entry.former.reset();
     }
     entry.file = std::move(file);
     entry.file.unanswered = std::move(unanswered);

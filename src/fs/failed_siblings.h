@@ -88,8 +88,8 @@ public:
     FailedSiblings& operator=(const FailedSiblings&) = delete;
 
     // To be called once for each failure. A further call before the failure is cleared makes no difference if it is for
-    // the same version of the file (or, if that is not known, for the same attempt), unless another commit was not
-    // answered.
+    // the same attempt (FailedFile::opened) over the same version (FailedFile::etag_before), unless it names a commit
+    // without a reply that was not known yet.
     void add(FailedFile file);
     // The file was written again or removed. `then` is called when the record is gone from the bucket, or the wait was
     // long (kLongestWait).
@@ -144,6 +144,8 @@ public:
 private:
     struct Entry {
         FailedFile file;
+        // Of an earlier attempt that failed, and that nothing here has made good.
+        std::optional<FailedRecord> former;
         WallTime failed{};
         SteadyTime failed_at{};
         std::string intended_key;
@@ -177,10 +179,15 @@ private:
     void end_note(Entry& entry) REQUIRES(mutex_);
     void settle(Entries::iterator entry) REQUIRES(mutex_);
     void write_record(const std::string& key, const Entry& entry) REQUIRES(mutex_);
-    // Keeps what an earlier record says of when the file began to be written. `failed`: when the file failed under this
-    // name.
-    void look_at_former(const std::string& key, int failure_number, SteadyTime failed, const FailedRecord& record);
-    void put_record(const std::string& key, int failure_number, SteadyTime failed, FailedRecord record);
+    // What is to be written. `failed`: when the file failed under this name.
+    struct NewRecord {
+        int failure_number = 0;
+        SteadyTime failed{};
+        FailedRecord record;
+    };
+    // Takes over from an earlier record when the file began to be written, if that attempt still counts as failed.
+    void look_at_former(const std::string& key, NewRecord record, std::optional<ObjectInfo> object);
+    void put_record(const std::string& key, NewRecord record);
     void remove_record(const std::string& key, const Entry& entry) REQUIRES(mutex_);
     // Reads the record of this file into `text`.
     [[nodiscard]] GetRequest record_request(const std::string& key, const std::shared_ptr<std::string>& text) const;

@@ -126,44 +126,57 @@ void FailedSiblings::remove_version(const std::string& key, const std::string& r
 // The store is asked for the object first in any case. If it cannot be reached for a while, the record says for how
 // long.
 void FailedSiblings::write_record(const std::string& key, const Entry& entry) {
-    outbox_.add([this, key, failure_number = entry.failure_number, failed = entry.failed_at - entry.file.ago,
-                 record = record_of(entry)] {
-        store_.head(key, [this, key, failure_number, failed, record](const Result<ObjectInfo>& object) {
+    outbox_.add([this, key, former = entry.former,
+                 written = NewRecord{entry.failure_number, entry.failed_at - entry.file.ago, record_of(entry)}] {
+        store_.head(key, [this, key, former, written](const Result<ObjectInfo>& object) {
+            const FailedRecord& record = written.record;
             const bool is_anothers = record.etag_before && object && object->etag != *record.etag_before &&
                                      !is_left_by_failed(record.unanswered, *object);
-            is_anothers ? made_good_elsewhere(key, failure_number)
-                        : look_at_former(key, failure_number, failed, record);
+            if (is_anothers) {
+                made_good_elsewhere(key, written.failure_number);
+                return;
+            }
+            const std::optional<ObjectInfo> there = object ? std::optional(*object) : std::nullopt;
+            NewRecord now = written;
+            if (former && still_failed(*former, {there, {}}, clock_.wall_now(), place_.ttl)) {
+                now.record.began = earlier(record.began, former->began);
+            }
+            look_at_former(key, std::move(now), there);
         });
     });
 }
 
 // An earlier attempt on another mount may have begun before a marker was acknowledged, which this record is to hold
-// back as well. Where the store does not say, this attempt's beginning is all that is known.
-void FailedSiblings::look_at_former(const std::string& key, int failure_number, SteadyTime failed,
-                                    const FailedRecord& record) {
-    if (!record.began) {
-        put_record(key, failure_number, failed, record);
+// back as well. If the store does not say, this attempt's beginning is all that is known.
+void FailedSiblings::look_at_former(const std::string& key, NewRecord record, std::optional<ObjectInfo> object) {
+    if (!record.record.began) {
+        put_record(key, std::move(record));
         return;
     }
     auto text = std::make_shared<std::string>();
-    store_.get(record_request(key, text),
-               [this, key, failure_number, failed, record, text](const Result<GetResponse>& got) {
-                   FailedRecord now = record;
-                   if (got) {
-                       now.began = earlier(now.began, parse_record(*text).began);
-                   }
-                   put_record(key, failure_number, failed, std::move(now));
-               });
+    store_.get(record_request(key, text), [this, key, record = std::move(record), object = std::move(object),
+                                           text](const Result<GetResponse>& got) {
+        NewRecord now = record;
+        FailedRecord former = got ? parse_record(*text) : FailedRecord{};
+        if (got && former.began) {
+            former.key = key;
+            former.failed = failed_by(got->object.last_modified, former.late);
+            if (still_failed(former, {object, {}}, clock_.wall_now(), place_.ttl)) {
+                now.record.began = earlier(now.record.began, former.began);
+            }
+        }
+        put_record(key, std::move(now));
+    });
 }
 
-void FailedSiblings::put_record(const std::string& key, int failure_number, SteadyTime failed, FailedRecord record) {
-    record.late = lateness(clock_.now() - failed);
+void FailedSiblings::put_record(const std::string& key, NewRecord record) {
+    record.record.late = lateness(clock_.now() - record.failed);
     PutRequest request;
     request.key = record_key(key);
-    const std::string text = record_text(record);
+    const std::string text = record_text(record.record);
     request.body = Payload::from_string(text);
     request.content_type = "text/plain";
-    WrittenRecord written{failure_number, record.late, parse_record(text)};
+    WrittenRecord written{record.failure_number, record.record.late, parse_record(text)};
     store_.put(std::move(request), [this, key, written = std::move(written)](const Result<PutResponse>& result) {
         answered(key, written, result ? Status() : failure(result.error()), result ? result->etag : "");
     });
@@ -204,6 +217,9 @@ void FailedSiblings::answered(const std::string& key, const WrittenRecord& writt
         // It may have been cleared, and have failed again, meanwhile.
         entry.recorded = written.failure_number == entry.failure_number;
         entry.may_exist = written.failure_number != 0;
+        if (entry.recorded && entry.may_exist) {
+            entry.file.began = written.record.began;
+        }
         entry.record_etag = record_etag;
         entry.own_records.clear();
         if (entry.may_exist) {

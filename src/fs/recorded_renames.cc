@@ -25,7 +25,7 @@ void RenameRecords::ask(Reply<std::shared_ptr<const RecordedRenames>> reply) {
     state_.env.store.list(list, [this, now, reply = std::move(reply)](Result<ListResponse> records) {
         if (records) {
             reply(take(*records, now));
-        } else if (is_refused_for_good(records.error())) {
+        } else if (is_refused_by_store(records.error())) {
             // A mount that may not see them shows every directory.
             reply(take({}, SteadyTime{}));
         } else {

@@ -80,7 +80,7 @@ void UnfinishedFiles::find_beginning(const UnfinishedFile& file, Reply<std::opti
     }
     state_.env.store.list_uploads(
         file.key, [this, id = file.upload, reply = std::move(reply)](Result<std::vector<OpenUpload>> uploads) {
-            if (!uploads && is_refused_for_good(uploads.error())) {
+            if (!uploads && is_refused_by_store(uploads.error())) {
                 // Then it holds no marker back either.
                 reply(std::optional<WallTime>());
                 return;

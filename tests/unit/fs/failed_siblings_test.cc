@@ -327,14 +327,16 @@ TEST_F(FailedSiblingsTest, AFileThatFailsAgainOverAnotherVersionHasFailedAnew) {
 // The directory was made anew in between, by another mount.
 TEST_F(FailedSiblingsTest, AFileThatFailsAgainWhereNothingWasHasFailedAnew) {
     store.advance_clock(std::chrono::duration_cast<Milliseconds>(clock.wall_now() - std::chrono::system_clock::now()));
-    ASSERT_TRUE(make_directory("step"));
-    const NodeId step = lookup("step")->node;
+    const auto pass = [this] {
+        clock.advance(std::chrono::minutes(10));
+        clock.advance_wall(std::chrono::minutes(10));
+        store.advance_clock(std::chrono::minutes(10));
+    };
+    const NodeId step = mkdir("step")->node;
     fail_shard("step/", step);
-    clock.advance(std::chrono::minutes(10));
-    store.advance_clock(std::chrono::minutes(10));
+    pass();
     store.put_object("p/step/", "");
-    clock.advance(std::chrono::minutes(10));
-    store.advance_clock(std::chrono::minutes(10));
+    pass();
     fail_shard("step/", step);
     write_marker(step);
     EXPECT_EQ(errno_of(rename("m.tmp", ".metadata", 0, step)), EIO);

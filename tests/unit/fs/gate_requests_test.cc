@@ -269,7 +269,9 @@ TEST_F(GateRequestsTest, UploadsAreAskedForAgainAfterTenMinutes) {
 TEST_F(GateRequestsTest, ARefusalByAProxyIsNoAnswer) {
     save("m.tmp", "metadata");
     static_cast<void>(begin_upload("p/shard"));
-    store.inject({Operation::kListUploads, "", store_error(EACCES, "", 403), 0, 2, false});
+    Error refusal = store_error(EACCES, "", 403);
+    refusal.request_id.clear();
+    store.inject({Operation::kListUploads, "", refusal, 0, 2, false});
     EXPECT_FALSE(rename("m.tmp", ".metadata"));
     EXPECT_FALSE(store.exists("p/.metadata"));
 }

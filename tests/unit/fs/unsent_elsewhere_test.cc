@@ -43,6 +43,12 @@ protected:
     bool has_looked(int lists_before) {
         return eventually([&] { return store.calls(Operation::kList) >= lists_before + 6; });
     }
+    // At `begun`.
+    void another_fails() {
+        const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(begun.time_since_epoch()).count();
+        store.put_object("p/.ckptfs/failed/shard",
+                         "host: node7\nreason: no room\netag-before: \nbegan: " + std::to_string(seconds) + "\n");
+    }
     Status may_mark(const AskedBy& by, const std::string& marker = "p/.metadata") {
         return answer<void>([&](auto reply) { fs->may_mark(marker, by, reply); });
     }
@@ -224,9 +230,9 @@ TEST_F(UnsentElsewhereTest, WhatCountedAtTheAcknowledgementIsNotForgottenByItsAg
 
 // A marker that another attempt on the same file was begun after waits for the first.
 TEST_F(UnsentElsewhereTest, ALaterAttemptDoesNotHideThatAFileHadFailed) {
-    store.put_object("p/.ckptfs/failed/shard",
-                     "host: node7\nreason: no room\netag-before: \nbegan: " + std::to_string(seconds_of(begun)) + "\n");
+    another_fails();
     clock.advance(std::chrono::minutes(5));
+    clock.advance_wall(std::chrono::minutes(5));
     store.inject({Operation::kPut, "p/shard", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
     const HandleId handle = create("shard")->opened.handle;
     ASSERT_TRUE(write(handle, 0, "content"));
@@ -234,6 +240,21 @@ TEST_F(UnsentElsewhereTest, ALaterAttemptDoesNotHideThatAFileHadFailed) {
     const Status never = may_mark({kOwnDisk, begun + std::chrono::seconds(10)});
     EXPECT_EQ(errno_of(never), EIO);
     EXPECT_FALSE(never.error().retryable);
+}
+
+// Another mount has saved the file since: the marker is that of a whole checkpoint.
+TEST_F(UnsentElsewhereTest, AFailureThatWasMadeGoodLendsItsBeginningToNoLaterOne) {
+    another_fails();
+    store.put_object("p/shard", "good");
+    store.advance_clock(std::chrono::minutes(5));
+    clock.advance(std::chrono::minutes(5));
+    clock.advance_wall(std::chrono::minutes(5));
+    store.inject({Operation::kPut, "p/shard", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+    const Result<OpenedFile> opened = open(lookup("shard")->node, O_WRONLY | O_TRUNC);
+    ASSERT_TRUE(opened && write(opened->handle, 0, "content"));
+    EXPECT_EQ(errno_of(close(opened->handle)), EIO);
+    EXPECT_TRUE(store.exists("p/.ckptfs/failed/shard"));
+    EXPECT_TRUE(may_mark({kOwnDisk, begun + std::chrono::seconds(10)}));
 }
 
 TEST_F(UnsentElsewhereTest, AMarkerIsGivenUpWhereAFileHasFailed) {
