@@ -204,6 +204,9 @@ struct RemoveRequest {
     // Removes only this version: another one stays, and the reply is 412, errno ESTALE. Stores without conditional
     // deletes ignore it.
     std::string if_match;
+    // Another version after an attempt without a reply is ESTALE, too, with Error::outcome_unknown: it may have been
+    // there before. Else it is success.
+    bool is_judged_by_caller = false;
     // Asked before each attempt, on any thread, until the request has ended: once it returns false, nothing more is
     // sent, and the request fails.
     std::function<bool()> may_send;

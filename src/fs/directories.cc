@@ -318,7 +318,7 @@ Status Directories::unlink_now(const Unlink& unlink) {
         const NodePtr node = state_.nodes.child(lock, unlink.parent, unlink.name);
         known = node != nullptr && node->committed ? node->committed->etag : "";
     }
-    if (const Status removed = remove_current(state_.env.store, key, known); !removed) {
+    if (const Status removed = remove_current(state_.env.store, state_.env.clock, key, known); !removed) {
         return removed;
     }
     for (const std::shared_ptr<FileWriter>& writer : note_unlinked(unlink.parent, unlink.name)) {

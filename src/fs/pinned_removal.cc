@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/store_wait.h"
+#include "ckptfs/store_limits.h"
 
 namespace ckptfs::fs {
 
@@ -15,6 +16,12 @@ Status remove_pinned(ObjectStore& store, const RemoveRequest& version) {
 
 bool is_another_version(const Status& removed) {
     return !removed && removed.error().errno_value == ESTALE;
+}
+
+// Than what was there at that time.
+bool is_younger(ObjectStore& store, const std::string& key, WallTime time) {
+    const Result<ObjectInfo> object = wait_for<ObjectInfo>([&](auto done) { store.head(key, done); });
+    return object && object->last_modified > time + kTimesDifferBy;
 }
 
 }  // namespace
@@ -65,11 +72,17 @@ Status remove_version(ObjectStore& store, const RemoveRequest& version) {
     return remove_pinned(store, what_is_there);
 }
 
-Status remove_current(ObjectStore& store, const std::string& key, const std::string& known) {
+Status remove_current(ObjectStore& store, const Clock& clock, const std::string& key, const std::string& known) {
+    const WallTime asked = clock.wall_now();
     if (!known.empty()) {
-        Status removed = remove_pinned(store, {key, known});
+        RemoveRequest version(key, known);
+        version.is_judged_by_caller = true;
+        Status removed = remove_pinned(store, version);
         if (!is_another_version(removed)) {
             return removed;
+        }
+        if (removed.error().outcome_unknown && is_younger(store, key, asked)) {
+            return {};
         }
     }
     const Result<std::optional<std::string>> current = current_etag(store, key);

@@ -11,8 +11,8 @@
 
 namespace ckptfs::fs {
 
-// The ETag of the object under the key; absent if there is no object. A listing is asked if HEAD tells none, as some
-// stores tell it there only; an empty string if that tells none either.
+// The ETag of the object under the key; absent if there is no object. If the reply to HEAD has none, a listing is
+// asked, as some stores give it only there; an empty string if that has none either.
 Result<std::optional<std::string>> current_etag(ObjectStore& store, const std::string& key);
 // The object as a listing shows it; an empty ObjectInfo if the listing does not show the key.
 Result<ObjectInfo> listed_object(ObjectStore& store, const std::string& key);
@@ -21,7 +21,8 @@ Result<std::string> listed_etag(ObjectStore& store, const std::string& key);
 // Removes only this version; success also where another one is there, or none.
 Status remove_version(ObjectStore& store, const RemoveRequest& version);
 
-// Removes the version that is there now. `known`: ETag of the version expected there; empty if none is known.
-Status remove_current(ObjectStore& store, const std::string& key, const std::string& known);
+// Removes the version that is there now. `known`: ETag of the version expected there; empty if none is known. `clock`
+// shows the store's time: what another client has saved after an attempt that may have removed the version stays.
+Status remove_current(ObjectStore& store, const Clock& clock, const std::string& key, const std::string& known);
 
 }  // namespace ckptfs::fs

@@ -160,7 +160,8 @@ Status SpecialNodes::make_room(const Move& move, bool no_replace) {
     if (no_replace && exists) {
         return failure(EEXIST, move.new_key + " exists");
     }
-    return found->object ? remove_current(state_.env.store, move.new_key, found->object->etag) : Status{};
+    return found->object ? remove_current(state_.env.store, state_.env.clock, move.new_key, found->object->etag)
+                         : Status{};
 }
 
 }  // namespace ckptfs::fs

@@ -31,8 +31,8 @@ bool is_absent(const Error& error) {
 }
 
 // The version is gone, or was replaced after an attempt of this call that may have removed it.
-bool is_gone(const Error& error) {
-    return is_absent(error) || (error.errno_value == ESTALE && error.outcome_unknown);
+bool is_gone(const Error& error, const RemoveRequest& request) {
+    return is_absent(error) || (error.errno_value == ESTALE && error.outcome_unknown && !request.is_judged_by_caller);
 }
 
 // Codes of stores that want MD5, or know no other checksum here. Amazon S3 sent InvalidRequest before it knew others.
@@ -90,7 +90,8 @@ public:
 
 private:
     void send_alone(const std::vector<RemoveRequest>& requests) {
-        for (const RemoveRequest& request : requests) {
+        for (RemoveRequest request : requests) {
+            request.is_judged_by_caller = true;
             delete_object(sender_, request, [self = shared_from_this(), key = request.key](Status removed) {
                 self->answered([&]() REQUIRES(self->mutex_) {
                     if (!removed) {
@@ -316,7 +317,7 @@ private:
             return;
         }
         if (!outcome && sent == SentCondition::kAsInS3 && is_condition_failed(outcome.error()) &&
-            !is_gone(outcome.error())) {
+            !is_gone(outcome.error(), request_)) {
             // Some stores refuse the ETag that they report themselves.
             was_refused_ = true;
             look_and_send();
@@ -327,7 +328,7 @@ private:
                 "the store rejects If-Match on DeleteObject: checking the version with HEAD before instead; what "
                 "another mount writes in between is removed as well");
         }
-        done_(outcome || is_gone(outcome.error()) ? Status() : failure(std::move(outcome.error())));
+        done_(outcome || is_gone(outcome.error(), request_) ? Status() : failure(std::move(outcome.error())));
     }
 
     void look_and_send() {
@@ -348,7 +349,7 @@ private:
                             Error error =
                                 condition_failed("DeleteObject", self->sender_->bucket(), self->request_.key, ESTALE);
                             error.outcome_unknown = self->retry_->outcome_unknown;
-                            self->done_(is_gone(error) ? Status() : failure(std::move(error)));
+                            self->done_(is_gone(error, self->request_) ? Status() : failure(std::move(error)));
                         }
                     });
     }

@@ -179,6 +179,28 @@ TEST_F(Deletes, AnotherVersionAfterALostAnswerIsSuccessAndToldOfABatch) {
     EXPECT_EQ(attempts, 2);
 }
 
+// It may have been there before the attempt that had no effect.
+TEST_F(Deletes, WhoJudgesByItselfIsToldOfAnotherVersionAfterALostAnswer) {
+    int attempts = 0;
+    transport_.answer_with([&attempts](const HttpRequest& request) -> Result<HttpResponse> {
+        if (request.method == "HEAD") {
+            return HttpResponse{200, {{"etag", "\"y\""}, {"content-length", "1"}}, ""};
+        }
+        return ++attempts == 1 ? refusal(500, "InternalError") : refusal(412, "PreconditionFailed");
+    });
+    RemoveRequest version("a", "\"x\"");
+    version.is_judged_by_caller = true;
+    const auto removed = remove(version);
+    ASSERT_FALSE(removed.value());
+    EXPECT_EQ(removed.value().error().errno_value, ESTALE);
+    EXPECT_TRUE(removed.value().error().outcome_unknown);
+    // One by one, since XML changes its name.
+    attempts = 0;
+    const Failures answer = remove_many({{"a\r", "\"x\""}});
+    ASSERT_TRUE(answer.value());
+    EXPECT_EQ(answer.value()->size(), 1U);
+}
+
 std::string failed_key(const std::string& key, const std::string& code) {
     return "<Error><Key>" + key + "</Key><Code>" + code + "</Code></Error>";
 }
