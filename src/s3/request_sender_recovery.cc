@@ -17,6 +17,11 @@ namespace {
 constexpr Milliseconds kTellAfter{1'000};
 constexpr Milliseconds kTellEvery{30'000};
 
+// A correction of the clock that differs by more is another one. The store tells the second.
+constexpr std::chrono::minutes kSkew{1};
+// How often a request is refused for its time although the correction stays the same.
+constexpr int kMostClockRefusals = 5;
+
 // The smallest body whose bytes take time to leave: less is in the kernel's buffers at once.
 constexpr std::size_t kSmallestPart = std::size_t{1} << 20;
 
@@ -99,6 +104,7 @@ void RequestSender::correct_clock(const SharedCall& call, Error error) {
         finish(call, failure(std::move(error)));
         return;
     }
+    const WallTime::duration differs_by = *call->server_time - store_clock_.now();
     const ClockCorrection::Corrected corrected = store_clock_.take(*call->server_time);
     if (corrected.is_first) {
         log_warning(
@@ -106,13 +112,19 @@ void RequestSender::correct_clock(const SharedCall& call, Error error) {
                    "store's time: synchronise it",
                    corrected.by.count()));
     }
-    if (!std::exchange(call->clock_corrected, true)) {
+    if (call->clock_refusals++ == 0) {
         retry_now(call);
         return;
     }
-    // One of the store's servers, which has the wrong time, has taken the correction back.
-    error.retryable = true;
-    retry_later(call, std::move(error));
+    // One of the store's servers, which has the wrong time, has taken the correction back. A proxy that tells a time of
+    // its own may stand before all of them: then no correction helps.
+    const bool was_taken_back = differs_by > kSkew || differs_by < -kSkew;
+    error.retryable = was_taken_back || call->clock_refusals <= kMostClockRefusals;
+    if (error.retryable) {
+        retry_later(call, std::move(error));
+    } else {
+        finish(call, failure(std::move(error)));
+    }
 }
 
 void RequestSender::retry_now(const SharedCall& call) {

@@ -117,6 +117,19 @@ TEST_F(Outage, AServerWithTheWrongTimeIsGotOver) {
     EXPECT_EQ(ended_.size(), 1U);
 }
 
+// A proxy dates the answers of a store that is wrong.
+TEST_F(Outage, ATimeThatNoCorrectionPutsRightIsAnErrorSoon) {
+    int sent = 0;
+    transport_.answer_with([&](const HttpRequest&) -> HttpResponse {
+        ++sent;
+        return {403, {{"date", "Sat, 01 Jan 2022 00:20:00 GMT"}}, "<Error><Code>RequestTimeTooSkewed</Code></Error>"};
+    });
+    send("a");
+    run_until(seconds(60));
+    EXPECT_EQ(failed_.size(), 1U);
+    EXPECT_EQ(sent, 6);
+}
+
 TEST_F(Outage, AnAnswerThatRefusesEndsItToo) {
     answer([](const std::string& url, Milliseconds time) {
         return time < seconds(60) ? 500 : (url.ends_with("none") ? 404 : 200);
