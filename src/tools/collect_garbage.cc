@@ -82,6 +82,9 @@ public:
         if (const Status seen = see_markers(*begun); !seen) {
             return failure(seen.error());
         }
+        are_disks_awaited_ = std::any_of(begun->begin(), begun->end(), [this](const Begun& each) {
+            return each.kind == LeftoverKind::kUnsent && !is_forgotten(each);
+        });
         std::vector<FoundLeftover> found;
         for (Begun& each : *begun) {
             const auto age = std::chrono::duration_cast<Milliseconds>(now_ - each.when);
@@ -188,7 +191,6 @@ private:
             const ObjectInfo& object = each.object;
             begun.push_back(
                 {{object.key, ""}, object.last_modified, each.kind, object.size, std::move(each.rename_id)});
-            are_disks_awaited_ |= each.kind == LeftoverKind::kUnsent && !request_.forget_disks;
         }
         return begun;
     }
@@ -255,11 +257,19 @@ private:
             return state;
         }
         // What a disk sends may be a copy of a hidden file that was sent before.
-        const bool may_be_asked_for = begun.kind == LeftoverKind::kUnsent || begun.kind == LeftoverKind::kFile;
-        if (may_be_asked_for && are_disks_awaited_) {
+        const bool is_needed = begun.kind == LeftoverKind::kUnsent
+                                   ? !request_.forget_disks
+                                   : begun.kind == LeftoverKind::kFile && are_disks_awaited_;
+        if (is_needed) {
             return Leftover::kNeededByDisk;
         }
         return hiding_.contains(begun.rename_id) ? Leftover::kUnfinished : state;
+    }
+
+    // The disk that has the files is lost for good, as far as the user knows.
+    [[nodiscard]] bool is_forgotten(const Begun& unsent) const {
+        return request_.forget_disks &&
+               judge(unsent.when, mounts_above(unsent.upload.key), now_, request_.older_than) == Leftover::kAbandoned;
     }
 
     std::vector<SeenMount> mounts_above(const std::string& key) const {

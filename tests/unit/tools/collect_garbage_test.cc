@@ -133,7 +133,12 @@ TEST_F(CollectGarbage, KeepsWhatADiskThatIsAwayMayNeed) {
               "again, or give --forget-disks if it is lost");
     EXPECT_EQ(found_["run/.ckptfs/unsent/step/disk-1-1"].state, Leftover::kNeededByDisk);
     EXPECT_EQ(store_.keys().size(), 2U);
+    // Another one is back, and may need it.
+    store_.put_object("run/.ckptfs/unsent/step/another-1-1", "node2");
     forget_disks_ = true;
+    EXPECT_EQ(collect(true, "run/").ended, 1U);
+    EXPECT_EQ(found_["run/.ckptfs/tmp/1"].state, Leftover::kNeededByDisk);
+    pass(hours(25));
     EXPECT_EQ(collect(true, "run/").ended, 2U);
     EXPECT_TRUE(store_.keys().empty());
 }
