@@ -108,7 +108,11 @@ void WritebackStore::get_held(GetRequest request, const HeldPtr& held, StoreDone
     response.length = range->length;
     response.answered_at = environment_.clock.wall_now();
     response.has_checksum = range->length == object.size && held->body.is_local();
-    const auto read = std::make_shared<HeldRead>(HeldRead{held, *range, std::move(request.on_body), {}, {}});
+    const auto read = std::make_shared<HeldRead>(HeldRead{});
+    read->held = held;
+    read->range = *range;
+    read->on_body = std::move(request.on_body);
+    read->on_unidentified = std::move(request.on_unidentified);
     read->response = std::move(response);
     read->done = std::move(done);
     read_held(read);
@@ -120,24 +124,33 @@ void WritebackStore::read_held(const std::shared_ptr<HeldRead>& read) {
         read->range.length -= bytes.size();
         return read->on_body(bytes);
     };
-    const BodySources sources{environment_.disk, [this](const Body& body, const BodyPiece& piece, ByteRange range,
-                                                        TakeBytes taking, std::function<void(Status)> done) {
-                                  fetch(body, piece, range, std::move(taking), std::move(done));
-                              }};
+    const BodySources sources{
+        environment_.disk, [this, read](const Body& /*body*/, const BodyPiece& piece, ByteRange range, TakeBytes taking,
+                                        std::function<void(Status)> done) {
+            fetch(read, piece, range, std::move(taking), std::move(done));
+        }};
     read_body(sources, read->held, read->range.offset, read->range.length, std::move(take),
               [this, read](const Status& status) { held_read_ended(read, status); });
 }
 
-void WritebackStore::fetch(const Body& body, const BodyPiece& piece, ByteRange range, TakeBytes take,
-                           std::function<void(Status)> done) {
+void WritebackStore::HeldRead::tells_no_version() {
+    is_unidentified = true;
+    if (on_unidentified) {
+        on_unidentified();
+    }
+}
+
+void WritebackStore::fetch(const std::shared_ptr<HeldRead>& read, const BodyPiece& piece, ByteRange range,
+                           TakeBytes take, std::function<void(Status)> done) {
     GetRequest request;
     request.key = piece.key;
     request.range = range;
     request.on_body = std::move(take);
+    request.on_unidentified = [read] { read->tells_no_version(); };
     auto got = [done = std::move(done)](const Result<GetResponse>& response) {
         done(response ? Status() : failure(response.error()));
     };
-    if (const HeldPtr source = body.source(piece); source != nullptr && unsent_->is_unsent(*source)) {
+    if (const HeldPtr source = read->held->body.source(piece); source != nullptr && unsent_->is_unsent(*source)) {
         get_held(std::move(request), source, std::move(got));
     } else {
         request.if_match = unsent_->etag_there(piece.key, piece.etag);
@@ -151,7 +164,7 @@ void WritebackStore::held_read_ended(const std::shared_ptr<HeldRead>& read, cons
         return;
     }
     const int error = status.error().errno_value;
-    if (error != ESTALE && error != ENOENT) {
+    if (read->is_unidentified || (error != ESTALE && error != ENOENT)) {
         read->done(failure(status.error()));
         return;
     }
@@ -179,6 +192,7 @@ void WritebackStore::read_made(const std::shared_ptr<HeldRead>& read, const std:
     request.if_match = etag;
     request.range = read->range;
     request.on_body = read->on_body;
+    request.on_unidentified = read->on_unidentified;
     environment_.store.get(std::move(request), [read](const Result<GetResponse>& rest) {
         read->done(rest ? Result<GetResponse>(std::move(read->response)) : failure(rest.error()));
     });

@@ -87,12 +87,17 @@ private:
         // The bytes of the body that are still to be read.
         ByteRange range;
         TakeBytes on_body;
+        // GetRequest::on_unidentified, and whether it was called: bytes that came are then not asked for again.
+        std::function<void()> on_unidentified;
+        bool is_unidentified = false;
         GetResponse response;
         StoreDone<GetResponse> done;
         int tries = 0;
+
+        void tells_no_version();
     };
     void read_held(const std::shared_ptr<HeldRead>& read);
-    void fetch(const Body& body, const BodyPiece& piece, ByteRange range, TakeBytes take,
+    void fetch(const std::shared_ptr<HeldRead>& read, const BodyPiece& piece, ByteRange range, TakeBytes take,
                std::function<void(Status)> done);
     void held_read_ended(const std::shared_ptr<HeldRead>& read, const Status& status);
     // Reads the rest from the store, which knows the version by this ETag.
