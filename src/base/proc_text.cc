@@ -107,7 +107,7 @@ std::optional<TaskStat> parse_task_stat(std::string_view text) {
         return std::nullopt;
     }
     const std::string_view state = fields.front();
-    return TaskStat{(*flags & kPfExiting) != 0, state == "Z" || state == "X", *exit_code};
+    return TaskStat{(*flags & kPfExiting) != 0, state == "Z" || state == "X", state == "T" || state == "t", *exit_code};
 }
 
 std::optional<TaskStatus> parse_task_status(std::string_view text) {

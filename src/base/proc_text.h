@@ -18,6 +18,8 @@ struct TaskStat {
     bool exiting = false;
     // The task has closed what it had open, and waits for its parent to ask how it ended.
     bool has_ended = false;
+    // By a signal or a tracer.
+    bool is_stopped = false;
     // As wait(2) encodes it. Reads 0 without the right to trace the process.
     int exit_code = 0;
 };

@@ -155,13 +155,12 @@ std::optional<DescriptorCount> count_of_process(pid_t process, std::uint64_t ino
 }
 
 // True if a fatal signal was sent, but the main thread still dumps core, which takes minutes if there is much memory,
-// or waits in a system call that no signal ends. Linux 5.17 and later show the signal in `exit_code` meanwhile. That of
-// a stopped process is there too, without a pending SIGKILL; exec(2) sends SIGKILL to the main thread, without a signal
-// in `exit_code`.
-bool is_about_to_exit(pid_t process, bool has_fatal_code) {
+// or waits in a system call that no signal ends. Linux 5.17 and later show the signal in `exit_code` from then on, and
+// that which has stopped a process while it is stopped; earlier ones show a SIGKILL that is pending, and the dump.
+bool is_about_to_exit(pid_t process, const TaskStat& leader) {
     const auto status = status_of(process);
-    return status &&
-           (status->is_dumping_core || status->process_sigkill_pending || (status->sigkill_pending && has_fatal_code));
+    const bool has_fatal_code = (leader.exit_code & 0x7F) != 0 && !leader.is_stopped;
+    return has_fatal_code || (status && (status->is_dumping_core || status->process_sigkill_pending));
 }
 
 // The children of all threads of the process: a child is listed with the one that forked it.
@@ -249,11 +248,10 @@ bool ProcInspector::is_being_killed(pid_t process) const {
     if (!leader) {
         return false;
     }
-    const bool has_fatal_code = (leader->exit_code & 0x7F) != 0;
     if (!leader->exiting) {
-        return is_about_to_exit(process, has_fatal_code);
+        return is_about_to_exit(process, *leader);
     }
-    if (!has_fatal_code) {
+    if ((leader->exit_code & 0x7F) == 0) {
         return false;
     }
     if (!leader->has_ended) {
