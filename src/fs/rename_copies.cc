@@ -72,8 +72,10 @@ bool is_copy_of_former(const Candidate& each) {
 }
 
 bool is_copy(const Candidate& each, const std::string& rename_id) {
+    // Without a write ID, what is older than any copy, or was there before, only looks like one.
+    const bool may_be = !write_id_of(each.object).empty() || !each.is_saved_by_another;
     return is_copy_of_rename(write_id_of(each.object), rename_id) ||
-           (!each.is_saved_by_another && (is_copy_of_source(each) || is_copy_of_former(each)));
+           (may_be && (is_copy_of_source(each) || is_copy_of_former(each)));
 }
 
 // A copy of a version that the source still holds is recognised by that version. For other copies ETags say nothing:
