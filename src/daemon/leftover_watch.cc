@@ -22,11 +22,15 @@ struct LeftoverWatch::Look {
         const MutexLock lock(mutex);
         return another_lives && !std::exchange(is_under_way, true);
     }
+    // Also if the look was dropped, for want of a thread.
+    void ends() {
+        const MutexLock lock(mutex);
+        is_under_way = false;
+    }
     void run() {
         const bool lives = is_another_in_use(place.directory, place.place, place.journal);
         std::vector<Leftovers> leftovers = take_leftovers(place.directory, place.place);
         const MutexLock lock(mutex);
-        is_under_way = false;
         another_lives = lives;
         if (!has_ended) {
             found(std::move(leftovers));
@@ -46,7 +50,8 @@ LeftoverWatch::LeftoverWatch(Timer& timer, Place place, Found found)
     : look_(std::make_shared<Look>(std::move(place), std::move(found))),
       periodic_(std::make_unique<Periodic>(timer, kPeriod, [look = look_] {
           if (look->may_begin()) {
-              look->thread->post([look] { look->run(); });
+              const std::shared_ptr<void> under_way(nullptr, [look](void*) { look->ends(); });
+              look->thread->post([look, under_way] { look->run(); });
           }
       })) {}
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <set>
 #include <utility>
 
 #include "base/digest.h"
@@ -129,11 +130,14 @@ Status verify_loaded(Frames& frames) {
     };
     bool damaged = false;
     for (PartFrame& frame : frames) {
+        // Pieces of one patch share its bytes.
+        std::set<const std::byte*> verified;
         damaged = damaged || (std::exchange(frame.unverified, false) && differs(frame.stored_bytes(), frame.crc32c));
         for (auto& [offset, patch] : frame.patches) {
             // All that was staged has been loaded.
             if (patch.staged_size > 0) {
-                damaged = damaged || differs(patch.bytes, patch.crc32c);
+                const std::byte* const begin = patch.bytes.slices().front().bytes.data();
+                damaged = damaged || (verified.insert(begin).second && differs(patch.bytes, patch.crc32c));
                 patch.bytes = patch.bytes.subrange(patch.staged_offset, patch.staged_offset + patch.size);
                 patch.staged_size = 0;
             }

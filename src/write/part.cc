@@ -3,8 +3,9 @@
 
 #include <algorithm>
 #include <iterator>
-#include <set>
+#include <numeric>
 #include <utility>
+#include <vector>
 
 #include "base/digest.h"
 #include "write/block_encoding.h"
@@ -95,13 +96,17 @@ Payload with_patch(const Payload& payload, std::uint64_t offset, const Payload& 
 
 std::uint64_t PartFrame::staged_bytes() const {
     std::uint64_t sum = staged != nullptr ? staged_size : 0;
-    std::set<const StagedRange*> counted;
+    std::vector<std::pair<const StagedRange*, std::uint64_t>> ranges;
     for (const auto& [at, patch] : patches) {
-        if (patch.staged != nullptr && counted.insert(patch.staged.get()).second) {
-            sum += patch.staged_size;
+        // Pieces of one patch are neighbours, as a rule.
+        if (patch.staged != nullptr && (ranges.empty() || ranges.back().first != patch.staged.get())) {
+            ranges.emplace_back(patch.staged.get(), patch.staged_size);
         }
     }
-    return sum;
+    std::sort(ranges.begin(), ranges.end());
+    ranges.erase(std::unique(ranges.begin(), ranges.end()), ranges.end());
+    return std::accumulate(ranges.begin(), ranges.end(), sum,
+                           [](std::uint64_t total, const auto& range) { return total + range.second; });
 }
 
 std::uint64_t PartFrame::bytes_to_prepare() const {
