@@ -178,10 +178,18 @@ std::optional<Result<Entry>> Lookups::from_table(NodeId parent_id, const std::st
         return failure(too_long ? ENAMETOOLONG : ENOENT, valid.error().message);
     }
     if (const NodePtr child = state_.nodes.child(lock, *parent, name)) {
-        const bool is_believed = state_.is_fresh(lock, *child) || child->checked >= believed_since;
-        if (child->has_its_name_here() || (is_believed && !is_known_for_too_long(lock, *child)) ||
-            is_yet_to_be_opened(lock, *child, now)) {
+        if (child->has_its_name_here() || is_yet_to_be_opened(lock, *child, now)) {
             return state_.entry(lock, *child);
+        }
+        const bool is_believed = state_.is_fresh(lock, *child) || child->checked >= believed_since;
+        if (is_believed && !is_known_for_too_long(lock, *child)) {
+            // The kernel believes it no longer than this mount does.
+            Entry entry = state_.entry(lock, *child);
+            const auto age = std::chrono::duration_cast<Milliseconds>(now - child->checked);
+            const Milliseconds left = std::max(Milliseconds(0), state_.env.names.metadata_ttl - age);
+            entry.valid_for = std::min(entry.valid_for, left);
+            entry.attributes.valid_for = std::min(entry.attributes.valid_for, left);
+            return entry;
         }
     } else if (const auto version = batches_.listed().find(parent_id, name, believed_since)) {
         Entry entry = state_.entry(lock, *found_file(lock, *parent, name, *version, SteadyTime{}));
