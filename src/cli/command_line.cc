@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/command_line.h"
 
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <map>
 #include <sstream>
 #include <string_view>
 #include <utility>
@@ -16,10 +13,9 @@
 #include "base/text.h"
 #include "ckptfs/log.h"
 #include "cli/mount_helper.h"
-#include "cli/mount_place.h"
+#include "cli/request_config.h"
 #include "config/mount_options.h"
 #include "config/near_match.h"
-#include "config/source_uri.h"
 #include "config/values.h"
 
 namespace ckptfs {
@@ -136,17 +132,6 @@ struct ToolWords {
     std::string probe_mib = "256";
     std::vector<Setting> settings;
 };
-
-// Options of doctor besides those of the store.
-bool is_of_doctor(const OptionSpec& option) {
-    constexpr auto kNames =
-        std::to_array<std::string_view>({"read-only", "staging-dir", "state-dir", "cache-dir", "passthrough"});
-    return std::find(kNames.begin(), kNames.end(), option.name) != kNames.end();
-}
-
-bool takes(Tool tool, const OptionSpec& option) {
-    return option.section == kStoreSection || (tool == Tool::kDoctor && is_of_doctor(option));
-}
 
 CLI::App* add_tool(CLI::App& app, const ToolCommand& tool, ToolWords& words) {
     CLI::App* command = app.add_subcommand(tool.name, tool.help);
@@ -296,40 +281,112 @@ CommandLine mount_request(MountRequest request, const Invocation& call, const st
     return request;
 }
 
-// Refuses relative paths: the mount resolved them in the directory where it was started. In this process's directory
-// they might be files of another user, with credentials that name a program.
-Status check_paths(const MountPlace& place, const std::vector<Setting>& typed) {
-    std::map<std::string, std::string> paths;
-    for (const auto& [name, value] : place.settings) {
-        if (const OptionSpec* option = find_option(name); option != nullptr && option->is_path()) {
-            paths[name] = value;
-        }
+// What was typed, by command.
+struct TypedWords {
+    MountRequest mount;
+    std::vector<std::string> mount_options;
+    std::vector<Setting> flags;
+    UnmountRequest unmount;
+    StatusRequest status;
+    WaitRequest wait;
+    std::optional<std::string> wait_timeout;
+    CacheRequest warm;
+    CacheRequest drop;
+    std::array<ToolWords, kTools.size()> tools;
+};
+
+struct Commands {
+    CLI::App* mount;
+    CLI::App* unmount;
+    CLI::App* status;
+    CLI::App* wait;
+    CLI::App* warm;
+    CLI::App* drop;
+    std::array<CLI::App*, kTools.size()> tools;
+};
+
+CLI::App* add_mount(CLI::App& app, TypedWords& words) {
+    CLI::App* command = app.add_subcommand("mount", "show s3://BUCKET[/PREFIX] at a directory");
+    command->add_option("SOURCE", words.mount.source, "s3://BUCKET or s3://BUCKET/PREFIX")->required()->type_name("");
+    command->add_option("DIR", words.mount.directory, "an empty directory")->required()->type_name("");
+    command->add_option("-o", words.mount_options, "the same options as name=value, for fstab")
+        ->type_name("NAME[=VALUE],…")
+        ->allow_extra_args(false)
+        ->group(std::string(option_table().front().section));
+    for (const OptionSpec& spec : option_table()) {
+        add_option(*command, spec, words.flags);
     }
-    for (const Setting& each : typed) {
-        paths.erase(each.first);
-    }
-    for (const auto& [name, path] : paths) {
-        if (!path.empty() && !path.starts_with('/')) {
-            return failure(EINVAL, format("{}: --{} {} is relative to a directory that is not known; give --{} here",
-                                          place.origin, name, escaped(path), name));
-        }
-    }
-    return {};
+    return command;
 }
 
-// Applies the settings that every command takes.
-Status configure(Config& config, const std::vector<Setting>& settings, const Environment& environment) {
-    if (const auto bundle = environment("AWS_CA_BUNDLE")) {
-        config.store.ca_bundle = *bundle;
+CLI::App* add_unmount(CLI::App& app, UnmountRequest& unmount) {
+    CLI::App* command = app.add_subcommand("unmount", "wait for what is being written, then unmount");
+    command->add_option("DIR", unmount.directory, "where it is mounted")->required()->type_name("");
+    return command;
+}
+
+CLI::App* add_status(CLI::App& app, StatusRequest& status) {
+    CLI::App* command = app.add_subcommand("status", "say what a mount is doing, and whether it is safe to stop");
+    command->add_option("DIR", status.directory, "where it is mounted; without it, all mounts")->type_name("");
+    command->add_flag("--json", status.json, "print JSON, one line a mount, for machines");
+    CLI::Option* wait = command->add_flag("--wait", status.wait, "wait until it is safe to stop");
+    command->add_flag("--watch", status.watch, "repeat every second")->excludes(wait);
+    return command;
+}
+
+CLI::App* add_wait(CLI::App& app, TypedWords& words) {
+    CLI::App* command = app.add_subcommand("wait", "wait until what was acknowledged is in the bucket");
+    command->add_option("PATH", words.wait.paths, "anything in a mount")->required()->type_name("");
+    command->add_option("--timeout", words.wait_timeout, "give up after so long; without it, never")->type_name("TIME");
+    return command;
+}
+
+// In the order of --help. `words` are filled as `app` parses.
+Commands add_commands(CLI::App& app, TypedWords& words) {
+    words.drop.drops = true;
+    Commands commands{};
+    commands.mount = add_mount(app, words);
+    commands.unmount = add_unmount(app, words.unmount);
+    commands.status = add_status(app, words.status);
+    commands.wait = add_wait(app, words);
+    commands.warm = add_kept(app, "warm", "fetch files to --cache-dir, after those that a job reads", words.warm);
+    commands.drop = add_kept(app, "drop", "take files from --cache-dir", words.drop);
+    for (std::size_t i = 0; i < kTools.size(); ++i) {
+        commands.tools[i] = add_tool(app, kTools[i], words.tools[i]);
     }
-    for (const auto& step : {apply_environment(config, environment), apply_settings(config, settings)}) {
-        if (!step) {
-            return step;
+    return commands;
+}
+
+CommandLine wait_request(TypedWords words) {
+    if (words.wait_timeout) {
+        const auto timeout = parse_duration(*words.wait_timeout);
+        if (!timeout) {
+            return Answer{format("ckptfs: --timeout: {}\n", timeout.error().message), kUsageError};
+        }
+        words.wait.timeout = *timeout;
+    }
+    return std::move(words.wait);
+}
+
+CommandLine chosen(const Commands& commands, TypedWords words, const Invocation& call) {
+    if (commands.unmount->parsed()) {
+        return std::move(words.unmount);
+    }
+    if (commands.status->parsed()) {
+        return std::move(words.status);
+    }
+    if (commands.wait->parsed()) {
+        return wait_request(std::move(words));
+    }
+    if (commands.warm->parsed() || commands.drop->parsed()) {
+        return std::move(commands.warm->parsed() ? words.warm : words.drop);
+    }
+    for (std::size_t i = 0; i < kTools.size(); ++i) {
+        if (commands.tools[i]->parsed()) {
+            return tool_request(kTools[i], std::move(words.tools[i]));
         }
     }
-    // Read-only also if mount(8) passes rw.
-    config.names.read_only = config.names.read_only || config.disk.cache_only;
-    return check_config(config);
+    return mount_request(std::move(words.mount), call, words.mount_options, words.flags);
 }
 
 }  // namespace
@@ -338,51 +395,8 @@ CommandLine parse_command_line(std::vector<std::string> arguments) {
     CLI::App app("ckptfs: S3 as a directory for checkpoints", "ckptfs");
     app.set_version_flag("--version", "ckptfs " CKPTFS_VERSION);
     app.require_subcommand(1);
-
-    MountRequest mount;
-    std::vector<std::string> mount_options;
-    std::vector<Setting> flags;
-    CLI::App* mount_command = app.add_subcommand("mount", "show s3://BUCKET[/PREFIX] at a directory");
-    mount_command->add_option("SOURCE", mount.source, "s3://BUCKET or s3://BUCKET/PREFIX")->required()->type_name("");
-    mount_command->add_option("DIR", mount.directory, "an empty directory")->required()->type_name("");
-    mount_command->add_option("-o", mount_options, "the same options as name=value, for fstab")
-        ->type_name("NAME[=VALUE],…")
-        ->allow_extra_args(false)
-        ->group(std::string(option_table().front().section));
-    for (const OptionSpec& spec : option_table()) {
-        add_option(*mount_command, spec, flags);
-    }
-
-    UnmountRequest unmount;
-    CLI::App* unmount_command = app.add_subcommand("unmount", "wait for what is being written, then unmount");
-    unmount_command->add_option("DIR", unmount.directory, "where it is mounted")->required()->type_name("");
-
-    StatusRequest status;
-    CLI::App* status_command =
-        app.add_subcommand("status", "say what a mount is doing, and whether it is safe to stop");
-    status_command->add_option("DIR", status.directory, "where it is mounted; without it, all mounts")->type_name("");
-    status_command->add_flag("--json", status.json, "print JSON, one line a mount, for machines");
-    CLI::Option* wait = status_command->add_flag("--wait", status.wait, "wait until it is safe to stop");
-    status_command->add_flag("--watch", status.watch, "repeat every second")->excludes(wait);
-
-    WaitRequest sent;
-    std::optional<std::string> sent_within;
-    CLI::App* wait_command = app.add_subcommand("wait", "wait until what was acknowledged is in the bucket");
-    wait_command->add_option("PATH", sent.paths, "anything in a mount")->required()->type_name("");
-    wait_command->add_option("--timeout", sent_within, "give up after so long; without it, never")->type_name("TIME");
-
-    CacheRequest warm;
-    CLI::App* warm_command = add_kept(app, "warm", "fetch files to --cache-dir, after those that a job reads", warm);
-    CacheRequest drop;
-    drop.drops = true;
-    CLI::App* drop_command = add_kept(app, "drop", "take files from --cache-dir", drop);
-
-    std::array<ToolWords, kTools.size()> tool_words;
-    std::array<CLI::App*, kTools.size()> tool_commands{};
-    for (std::size_t i = 0; i < kTools.size(); ++i) {
-        tool_commands[i] = add_tool(app, kTools[i], tool_words[i]);
-    }
-
+    TypedWords words;
+    const Commands commands = add_commands(app, words);
     Invocation call = understood(std::move(arguments));
     const std::string first_word = call.words.empty() ? "" : call.words.front();
     std::reverse(call.words.begin(), call.words.end());
@@ -391,94 +405,7 @@ CommandLine parse_command_line(std::vector<std::string> arguments) {
     } catch (const CLI::ParseError& problem) {
         return answer_of(app, problem, first_word, call.usage_error());
     }
-    if (unmount_command->parsed()) {
-        return unmount;
-    }
-    if (status_command->parsed()) {
-        return status;
-    }
-    if (wait_command->parsed()) {
-        const auto within = sent_within ? parse_duration(*sent_within) : Result<Milliseconds>(Milliseconds(0));
-        if (!within) {
-            return Answer{format("ckptfs: --timeout: {}\n", within.error().message), kUsageError};
-        }
-        sent.timeout = sent_within ? std::optional(*within) : std::nullopt;
-        return sent;
-    }
-    if (warm_command->parsed() || drop_command->parsed()) {
-        return warm_command->parsed() ? warm : drop;
-    }
-    for (std::size_t i = 0; i < kTools.size(); ++i) {
-        if (tool_commands[i]->parsed()) {
-            return tool_request(kTools[i], std::move(tool_words[i]));
-        }
-    }
-    return mount_request(std::move(mount), call, mount_options, flags);
-}
-
-Result<Config> make_config(const MountRequest& request, const Environment& environment) {
-    const auto source = parse_source(request.source);
-    if (!source) {
-        return failure(source.error());
-    }
-    Config config;
-    config.mount.source = request.source;
-    config.mount.mount_point = request.directory;
-    config.store.bucket = source->bucket;
-    config.store.prefix = source->prefix;
-    config.names.uid = getuid();
-    config.names.gid = getgid();
-    if (auto valid = configure(config, request.settings, environment); !valid) {
-        return failure(valid.error());
-    }
-    return config;
-}
-
-Result<ToolRequest> with_place(ToolRequest request, const Environment& environment) {
-    const bool is_mount = request.tool == Tool::kGc || request.tool == Tool::kDoctor;
-    auto place = (is_mount ? find_place : find_place_holding)(request.path, environment);
-    if (!place) {
-        return failure(place.error());
-    }
-    const bool needs_file = request.tool == Tool::kInspect || request.tool == Tool::kCat;
-    if (needs_file && (place->path.empty() || place->path.ends_with('/'))) {
-        return failure(EISDIR, format("{} is a directory; give a file in it", escaped(request.path)));
-    }
-    auto source = parse_source(place->source);
-    if (!source) {
-        return failure(source.error());
-    }
-    // Refuses what a mount would refuse, also options that this command does not use.
-    MountRequest mount;
-    mount.source = place->source;
-    mount.directory = request.path;
-    mount.settings = place->settings;
-    if (const auto config = make_config(mount, environment); !config) {
-        return failure(config.error().errno_value, format("{}: {}", place->origin, config.error().message));
-    }
-    request.object = {std::move(source->bucket), source->prefix + place->path};
-    // The mount's access log is written by the mount alone.
-    std::erase_if(place->settings, [&request](const Setting& each) {
-        const OptionSpec* option = find_option(each.first);
-        return option == nullptr || each.first == "access-log" || !takes(request.tool, *option);
-    });
-    if (auto paths = check_paths(*place, request.settings); !paths) {
-        return failure(paths.error());
-    }
-    request.origin = std::move(place->origin);
-    request.settings.insert(request.settings.begin(), place->settings.begin(), place->settings.end());
-    return request;
-}
-
-Result<Config> make_config(const ToolRequest& request, const Environment& environment) {
-    Config config;
-    config.store.bucket = request.object.bucket;
-    // The prefix that a mount of this key would have.
-    config.store.prefix = directory_prefix(request.object.key);
-    if (auto valid = configure(config, request.settings, environment); !valid) {
-        return failure(valid.error());
-    }
-    return config;
+    return chosen(commands, std::move(words), call);
 }
 
 }  // namespace ckptfs

@@ -93,11 +93,4 @@ using CommandLine =
 // Also parses `ckptfs SOURCE DIR -o …` and `mount.ckptfs SOURCE DIR -o …`, as mount(8) calls its helpers.
 CommandLine parse_command_line(std::vector<std::string> arguments);
 
-// The request with the object and the settings of its path; settings that were typed win.
-Result<ToolRequest> with_place(ToolRequest request, const Environment& environment);
-
-// Combine defaults, environment, -o and flags, of which the later win.
-Result<Config> make_config(const MountRequest& request, const Environment& environment);
-Result<Config> make_config(const ToolRequest& request, const Environment& environment);
-
 }  // namespace ckptfs

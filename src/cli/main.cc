@@ -13,6 +13,7 @@
 #include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/mount_helper.h"
+#include "cli/request_config.h"
 #include "daemon/background.h"
 
 namespace ckptfs {

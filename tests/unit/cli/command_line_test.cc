@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "cli/request_config.h"
 #include "config/options.h"
 
 namespace ckptfs {

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "cli/command_line.h"
+#include "cli/request_config.h"
 #include "support/temporary_directory.h"
 
 namespace ckptfs {
