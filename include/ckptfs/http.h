@@ -50,7 +50,7 @@ struct HttpRequest {
     std::chrono::milliseconds answer_timeout{0};
     std::chrono::milliseconds connect_timeout{5'000};
     // If the body moves far more slowly than those of other requests, the request ends with ECONNABORTED, so that the
-    // caller can try again on another connection.
+    // caller can ask for the rest, or begin again, on another connection.
     bool ends_when_crawling = false;
     // The request has an effect that must not be repeated unseen: if a reused connection closes without a reply, the
     // result is an error with outcome_unknown (ECONNRESET). Always so for a POST.

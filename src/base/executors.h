@@ -42,7 +42,7 @@ private:
     Condition posted_;
     Tasks tasks_ GUARDED_BY(mutex_);
     Tasks urgent_ GUARDED_BY(mutex_);
-    // Urgent tasks taken since another task was taken, or none of those waited.
+    // Urgent tasks taken in a row while tasks of post() waited.
     int urgent_in_a_row_ GUARDED_BY(mutex_) = 0;
     bool stopping_ GUARDED_BY(mutex_) = false;
     bool stopped_ GUARDED_BY(mutex_) = false;

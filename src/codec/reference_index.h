@@ -3,8 +3,9 @@
 // same can refer to it.
 //
 // A piece has kPieceElements elements; when pieces become too many for the memory, neighbours are joined in pairs,
-// again and again. Pieces that were not added, were forgotten, or had no neighbour are not known: a reference that is
-// not found costs space, never correctness. What is found is compared by 64 bits of XXH3 of all of its bytes.
+// again and again. Pieces that were not added, were forgotten, or had no neighbour when pieces were joined are not
+// known: a reference that is not found costs space, never correctness. What is found is compared by 64 bits of XXH3 of
+// all of its bytes.
 //
 // Threads: all functions may be called from any thread.
 #pragma once

@@ -43,7 +43,7 @@ constexpr int kUnsentThreads = 4;
 constexpr int kMarkerThreads = 2;
 // A restore that reads nothing for so long has ended. The job beside this mount needs the memory more.
 constexpr Milliseconds kUnusedFor{std::chrono::seconds(30)};
-// So many more free bytes of the heap than after the last trim are returned to the system.
+// The heap is trimmed once it has this many more free bytes than after the last trim.
 constexpr std::size_t kWorthATrim = std::size_t{8} << 20;
 // glibc makes eight arenas a processor, and keeps the free end of each but the first. Data has buffers of its own.
 constexpr int kHeapArenas = 4;

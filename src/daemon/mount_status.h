@@ -60,7 +60,7 @@ struct StoreActivity {
     std::uint64_t late_reads = 0;
     std::uint64_t in_flight = 0;
     std::uint64_t waiting = 0;
-    // Requests in flight at most: halved by 503, raised again by success.
+    // The largest number of requests in flight: halved by 503, raised again by success.
     std::uint64_t limit = 0;
 
     friend bool operator==(const StoreActivity&, const StoreActivity&) = default;
@@ -97,7 +97,8 @@ struct UnsentActivity {
     // the bucket.
     std::uint64_t last_acknowledged = 0;
     std::uint64_t all_sent_up_to = 0;
-    // Key of the oldest change that fails, and why; empty if none does.
+    // Key of the change that failed last, and why; empty if none fails. If several places of the disk have one: that of
+    // the first.
     std::string failing_key;
     std::string failure;
     // Commit markers that were acknowledged and given up, while they count (GivenUpMarkers); the key of one of them.

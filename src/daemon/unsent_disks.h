@@ -59,7 +59,7 @@ public:
     void tell_of_end() const;
     // Whether another mount waits for one of these places.
     [[nodiscard]] bool are_wanted() const;
-    // Begins to send nothing more, and ends all waits with ECANCELED.
+    // Starts no further sends, and ends all waits with ECANCELED.
     void pause() const;
     // Sends nothing more, and waits for what is under way, which ends when the store stops.
     void stop() const;

@@ -26,7 +26,8 @@ constexpr int kReaders = 8;
 // One, so that writes keep their order.
 constexpr int kWriters = 1;
 constexpr int kCheckers = 1;
-// Divisor of the free memory: so much is checked at first, and is in the page cache then, for the job.
+// One part in this many of the free memory: files of that size are checked at first, and are in the page cache then,
+// for the job.
 constexpr std::uint64_t kCheckedShare = 4;
 // A check looks after each MiB whether it must end; on a disk that hangs the file stays.
 constexpr std::chrono::seconds kCheckEndsWithin{1};
@@ -34,8 +35,8 @@ constexpr std::chrono::seconds kCheckEndsWithin{1};
 constexpr int kMostWaitingBehind = 4096;
 // Files that may wait to be checked: those of one checkpoint.
 constexpr std::size_t kMostToCheck = 4096;
-// Divisor of the size: the directory is scanned after so many bytes are written. Each mount that shares the directory
-// may exceed the size by as much.
+// The directory is scanned each time one part in this many of its size limit has been written. Each mount that shares
+// the directory may exceed the limit by as much.
 constexpr std::uint64_t kLooksPerSize = 64;
 
 // Files in use may take a quarter of the descriptors that this process may have, two each.

@@ -54,7 +54,8 @@ public:
     virtual void has_opened(std::weak_ptr<class KeptFileOnDisk> file) = 0;
     virtual void count_read(std::uint64_t bytes) = 0;
     virtual void count_written(std::uint64_t bytes) = 0;
-    // Files with a name take so many bytes more, and those without one so many more or less. May make room.
+    // Files with a name take `named` bytes more; those without one `unnamed` more, or less if it is negative. May make
+    // room.
     virtual void takes_room(std::uint64_t named, std::int64_t unnamed) = 0;
 };
 

@@ -31,7 +31,7 @@ constexpr const char* kSchema =
     "name BLOB PRIMARY KEY, seen INTEGER NOT NULL, etag BLOB NOT NULL, size INTEGER NOT NULL, "
     "text BLOB NOT NULL, text_hash INTEGER NOT NULL, body BLOB, body_hash INTEGER); PRAGMA user_version=1";
 
-// Divisor of the limit: so much more than what is over it is freed, so that not each batch makes room.
+// Besides what is over the limit, one part in this many of the limit is freed, so that not each batch makes room.
 constexpr std::uint64_t kSpareShare = 8;
 
 std::int64_t hash_of(std::string_view name, std::string_view what) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names that a recent listing of a directory did not show. A lookup by a process whose open(2) creates or truncates
-// such a name (ProcessInspector::makes_anew) needs no request of its own; any other lookup asks the bucket.
+// Names that a recent listing of a directory did not show. A lookup by a process that opens such a name with O_CREAT
+// and O_TRUNC (ProcessInspector::makes_anew) needs no request of its own; any other lookup asks the bucket.
 //
 // Threads: all functions may be called from any thread; the mutex is a leaf.
 #pragma once

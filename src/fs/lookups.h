@@ -4,7 +4,7 @@
 // A name is asked for as an object and as a directory at once. If it is both, the directory wins, because what lies
 // below it could not be reached otherwise; the object is hidden and reported once. Positive results are valid for the
 // metadata TTL, or for a minute while names are removed one after the other. A directory that a rename hides does not
-// exist. Negative results are not cached, except for a process whose open(2) creates or truncates the file: that cuts
+// exist. Negative results are not cached, except for a process whose open(2) has O_CREAT and O_TRUNC: that cuts
 // away what another mount has put there meanwhile in any case. For such processes one list of the directory serves for
 // a second, or the TTL if that is less.
 //
@@ -98,8 +98,8 @@ private:
     void lookup(const Question& question, Reply<Entry> reply);
     // An answer that needs no request; else empty, and `asked` is what to ask for.
     std::optional<Result<Entry>> from_table(NodeId parent_id, const std::string& name, Asked& asked);
-    // find() for a process that creates or truncates the file: by the list of its directory, which serves for the names
-    // beside it as well.
+    // find() for a process whose open(2) has O_CREAT and O_TRUNC: by the list of the directory, which serves for the
+    // names beside the file as well.
     void find_among(NodeId directory, const std::string& key, Reply<FoundName> reply);
     [[nodiscard]] bool believes_absent(NodeId directory, const std::string& name) const;
     [[nodiscard]] bool may_list(NodeId directory) const;

@@ -323,7 +323,7 @@ private:
     // The file has grown since it was opened, and has lost its name: the added bytes cannot be fetched.
     [[nodiscard]] bool is_out_of_reach(Handle& handle, const FileReader& reader);
     [[nodiscard]] Failure nothing_to_read(const Handle& handle) const;
-    // The file has no bytes: nothing was written, committed or lost.
+    // The file has no bytes: nothing was written or lost, and nothing, or an empty version, is committed.
     [[nodiscard]] bool is_pristine(const Handle& handle) const;
 
     // --- open_files_writing.cc

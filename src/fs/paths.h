@@ -19,7 +19,7 @@ namespace ckptfs::fs {
 Status check_name(std::string_view prefix, std::string_view directory_path, std::string_view name);
 // As above, and EILSEQ if S3 accepts no such key, although another store may hold one.
 Status check_new_name(std::string_view prefix, std::string_view directory_path, std::string_view name);
-// As above, for a directory, whose key ends in another '/'.
+// As above, for a directory, whose key is longer by the '/' at its end.
 Status check_new_directory_name(std::string_view prefix, std::string_view directory_path, std::string_view name);
 
 // What a listing of one directory shows for a key or common prefix below it; empty for keys that cannot be paths

@@ -244,8 +244,8 @@ HttpRequest RequestSender::attempt_request(const SharedCall& call) {
     HttpRequest http = signed_request(call->request, call->attempt_headers ? call->attempt_headers() : HttpHeaders{},
                                       endpoint_, call->credentials, store_clock_.now(), payload_hash);
     http.stall_timeout = call->attempt_timeout;
-    // Other changes of the same key wait for the reply, too. A body that is passed to on_body has a known length, and
-    // may crawl.
+    // Other changes of the same key wait for the reply, too. The limit does not apply to a body that is passed to
+    // on_body, whose length is known.
     http.answer_timeout = longest_answer();
     http.connect_timeout = std::min(http.connect_timeout, call->attempt_timeout);
     // A read continues where it ended; an upload begins again, which is worth it once.

@@ -13,7 +13,7 @@
 namespace ckptfs {
 namespace {
 
-// Fetches of the same bytes at most, until two agree.
+// The same bytes are fetched at most this often, until two fetches agree.
 constexpr std::size_t kMostFetches = 5;
 // An object up to this size is fetched for checksums, even if not all of it is written again. One of which the store
 // has a checksum, because it was sent by one request, is smaller, and most of a larger one is copied.

@@ -14,7 +14,7 @@ namespace {
 // At most this much of what is in the bucket is kept on the disk to be sent once more. More than this, of what
 // compresses well, is fetched instead.
 constexpr std::uint64_t kMostKept = std::uint64_t{64} << 20;
-// Requests at most whose replies were lost and that may still take effect.
+// The largest number of failed commits that are remembered: one whose reply was lost may still take effect.
 constexpr std::size_t kMostFailed = 16;
 
 // Errors that a retry does not resolve.

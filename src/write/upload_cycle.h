@@ -100,7 +100,7 @@ public:
     void begin(CycleStart start);
     // The stream takes bytes, or what it begins with is being fetched. At any time.
     [[nodiscard]] bool begun() const { return assembler_.has_value(); }
-    // Whether the owner may now fetch something of what was committed: one thing at a time. At any time.
+    // Begins a fetch of something that was committed, ended by has_fetched(); false if one is under way. At any time.
     [[nodiscard]] bool begins_to_fetch() { return !std::exchange(fetching_, true); }
     void has_fetched() { fetching_ = false; }
     // Puts bytes that are no longer needed into the outbox. At any time.

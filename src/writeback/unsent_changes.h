@@ -150,7 +150,7 @@ public:
     void start(const std::function<void(std::function<void()>)>& first = nullptr);
     // Other mounts know by now of the files that earlier mounts were writing: ends the announcements held for these.
     void withdraw_left();
-    // Begins to send nothing more, and fails what waits here with ECANCELED.
+    // Starts no further sends, and fails what waits here with ECANCELED.
     void pause();
     // Sends nothing more. Waits for what is under way, which ends with the store.
     void stop();
