@@ -317,6 +317,30 @@ TEST_F(AnotherWasFaster, AnAppendWhoseVersionIsGoneIsRefusedAndHasTheSameWaysOut
     }
 }
 
+// Its downloads tell no version: whose bytes they were is known at the end.
+class BytesOfAnother : public FakeStore {
+public:
+    BytesOfAnother() : FakeStore(0) {}
+    void get(GetRequest request, StoreDone<GetResponse> done) override {
+        if (request.on_unidentified) {
+            request.on_unidentified();
+        }
+        FakeStore::get(std::move(request), [done = std::move(done)](const Result<GetResponse>&) {
+            done(failure(store_error(ESTALE, "PreconditionFailed", 412)));
+        });
+    }
+};
+
+TEST_F(AnotherWasFaster, BytesOfItAreNotThoseOfAnUnsentChange) {
+    BytesOfAnother store;
+    store.put_object("a", kLarge);
+    WritebackMount made(store, pool, directory(), std::uint64_t{1} << 30);
+    const auto upload = made->create_upload({"a", {}, "", "", "", {}}).value();
+    const auto kept = made->upload_part_copy({upload, 1, "a", store.info("a").etag, std::nullopt});
+    ASSERT_TRUE(made->complete_upload({upload, {*kept}, "", kLarge.size(), false, nullptr}));
+    EXPECT_EQ(made.content("a").error().errno_value, ESTALE);
+}
+
 // Before it was known that another was faster.
 TEST_F(AnotherWasFaster, WhatWasMadeOfItUnderAnotherNameIsNoWayInOnceThatIsReplacedToo) {
     bucket.put_object("p/d/a", "before");
