@@ -344,7 +344,7 @@ void DiskCache::failed(const char* action, const std::string& path, int errno_va
             return;
         }
     }
-    if (is_full && bytes_held_.load() <= config_.size) {
+    if (is_full && !config_.is_alone && bytes_held_.load() <= config_.size) {
         // Other programs have filled the disk.
         post_write([this] { make_room_now(bytes_held_.load() / 8 * 7); });
     }

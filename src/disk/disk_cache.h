@@ -106,7 +106,8 @@ private:
     void post_write(std::function<void()> write) override;
     void read_in_time(std::function<DiskThreads::Deliver()> read, std::function<void()> late) override;
     [[nodiscard]] bool is_failing() const override { return reads_.hangs() || is_before(left_alone_until_); }
-    [[nodiscard]] bool is_full() const override { return is_failing() || is_before(full_until_); }
+    [[nodiscard]] bool is_full() const override { return is_alone() || is_failing() || is_before(full_until_); }
+    [[nodiscard]] bool is_alone() const override { return config_.is_alone; }
     [[nodiscard]] bool is_before(const std::atomic<SteadyTime::rep>& time) const;
     void failed(const char* action, const std::string& path, int errno_value) override;
     [[nodiscard]] CheckedFiles& checked() override { return checked_; }

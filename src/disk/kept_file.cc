@@ -103,7 +103,7 @@ bool KeptFileOnDisk::read_now(std::uint64_t frame, MutableByteSpan target) {
     // A power cut may have taken the end of the file.
     const bool is_damaged = error == ENODATA || (error == 0 && xxh3_long(target) != *hash);
     if (error != 0 || is_damaged) {
-        forget(*files, frame);
+        read_failed(*files, frame, is_damaged);
         const std::string path = data_path(owner_.directory(), name());
         is_damaged ? owner_.found_damage(path) : owner_.failed("read", path, error);
         return false;
@@ -302,6 +302,20 @@ bool KeptFileOnDisk::make_of(int data, const std::map<std::uint64_t, std::uint64
     }
     owner_.has_made(named->name);
     return true;
+}
+
+// A disk may fail for a moment and have the frame all the same: this process alone fetches it again. What cannot come
+// back stays in any case.
+void KeptFileOnDisk::read_failed(const Files& files, std::uint64_t frame, bool is_damaged) {
+    if (owner_.is_alone()) {
+        return;
+    }
+    if (is_damaged) {
+        forget(files, frame);
+        return;
+    }
+    const MutexLock lock(mutex_);
+    records_.erase(frame);
 }
 
 void KeptFileOnDisk::forget(const Files& files, std::uint64_t frame) {

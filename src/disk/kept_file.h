@@ -40,8 +40,10 @@ public:
     virtual void read_in_time(std::function<DiskThreads::Deliver()> read, std::function<void()> late) = 0;
     // The disk is not used for now.
     [[nodiscard]] virtual bool is_failing() const = 0;
-    // The disk is not written to for now.
+    // The disk is not written to for now, or not at all.
     [[nodiscard]] virtual bool is_full() const = 0;
+    // As DiskCacheConfig::is_alone.
+    [[nodiscard]] virtual bool is_alone() const = 0;
     // `action`: "read", …
     virtual void failed(const char* action, const std::string& path, int errno_value) = 0;
     [[nodiscard]] virtual CheckedFiles& checked() = 0;
@@ -128,6 +130,7 @@ private:
     [[nodiscard]] FilesPointer open_checked_now();
     [[nodiscard]] bool is_checked(const Files& files) const;
     void write(std::uint64_t frame, ByteSpan bytes);
+    void read_failed(const Files& files, std::uint64_t frame, bool is_damaged);
     void forget(const Files& files, std::uint64_t frame);
     void note_use();
     void tell_last_use(const Files& files);

@@ -96,6 +96,23 @@ TEST_F(DiskCacheTest, AnotherVersionFindsNothing) {
     EXPECT_TRUE(has(*cache->file(object("k"), false, kFrameSize), 0, 'x'));
 }
 
+// A disk that others have filled would take room from what cannot come back.
+TEST_F(DiskCacheTest, WithoutAStoreBehindItNothingIsWrittenAndNothingForgotten) {
+    {
+        const auto cache = make_cache();
+        cache->file(object("k"), false, 2 * kFrameSize)->keep(0, frame_of('a'));
+        EXPECT_TRUE(cache->stop());
+    }
+    DiskCacheConfig config{directory(), 1 << 30, "store/bucket"};
+    config.is_alone = true;
+    const auto cache = DiskCache::create(config, clock, timer).value();
+    const auto file = cache->file(object("k"), false, 2 * kFrameSize);
+    file->keep(1, frame_of('b'));
+    EXPECT_TRUE(cache->stop());
+    EXPECT_TRUE(has(*file, 0, 'a'));
+    EXPECT_FALSE(has(*file, 1, 'b'));
+}
+
 TEST_F(DiskCacheTest, AFlippedBitIsFoundAndKeptAnew) {
     EXPECT_TRUE(make_cache()->stop());
     for (const auto& [ending, offset] : {std::pair{".data", std::streamoff{1000}},
