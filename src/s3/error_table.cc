@@ -46,6 +46,8 @@ constexpr auto kRules = std::to_array<Rule>({
     {"ExpiredTokenException", EACCES, Recovery::kRefreshCredentials, kExpiredAdvice},
     {"TokenRefreshRequired", EACCES, Recovery::kRefreshCredentials, kExpiredAdvice},
     {"InvalidToken", EACCES, Recovery::kRefreshCredentials, kExpiredAdvice},
+    // Of MinIO.
+    {"InvalidTokenId", EACCES, Recovery::kRefreshCredentials, kExpiredAdvice},
     {"InvalidSecurity", EACCES, Recovery::kRefreshCredentials, kExpiredAdvice},
     {"InvalidClientTokenId", EACCES, Recovery::kRefreshCredentials, kIdentityAdvice},
     {"UnrecognizedClientException", EACCES, Recovery::kRefreshCredentials, kIdentityAdvice},

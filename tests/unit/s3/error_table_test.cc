@@ -53,6 +53,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{403, "SignatureDoesNotMatch", EACCES, Recovery::kRefreshCredentials},
         Case{403, "InvalidAccessKeyId", EACCES, Recovery::kRefreshCredentials},
         Case{400, "ExpiredToken", EACCES, Recovery::kRefreshCredentials},
+        Case{403, "InvalidTokenId", EACCES, Recovery::kRefreshCredentials},
         Case{403, "RequestTimeTooSkewed", EACCES, Recovery::kCorrectClock},
         Case{403, "InvalidObjectState", EIO, Recovery::kNone}, Case{404, "NoSuchKey", ENOENT, Recovery::kNone},
         Case{404, "NoSuchBucket", EIO, Recovery::kNone}, Case{404, "NoSuchUpload", EIO, Recovery::kNone},
