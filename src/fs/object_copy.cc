@@ -217,9 +217,13 @@ Result<Copied> copy_by_upload(ObjectStore& store, const ObjectInfo& source, cons
         }
         Result<std::vector<UploadedPart>> parts = make_parts(store, source, *upload);
         if (parts) {
-            return complete_copy(
+            Result<Copied> copied = complete_copy(
                 store, source,
                 {*upload, std::move(*parts), write_id, source.size, options.no_replace, options.may_go_on});
+            if (copied) {
+                copied->in_parts = true;
+            }
+            return copied;
         }
         end_upload(store, *upload);
         // The source is still there, and nothing of the copy is visible: the copy can begin again, however far it was.
@@ -297,7 +301,7 @@ Result<Copied> copy_latest(ObjectStore& store, const std::string& source, const 
                                                       : copy_by_request(store, *info, destination, options);
     // A store that ignores the condition may have copied another version by one request. Such a copy does not have the
     // write ID that is known here, unless this request set one.
-    const bool is_sure = copied && (copy_in_parts(info->size) || copied->copy.etag == info->etag ||
+    const bool is_sure = copied && (copied->in_parts || copied->copy.etag == info->etag ||
                                     (copied->write_id.empty() && !write_id_of(*info).empty()));
     if (is_sure && options.files != nullptr) {
         ObjectInfo copy = *info;

@@ -46,6 +46,8 @@ struct Copied {
     std::string write_id = {};
     // `ckptfs-write` of the source, if its description was read.
     std::string source_write_id = {};
+    // Every part of it was pinned to the source's version.
+    bool in_parts = false;
 };
 
 // Whether `object` may be a copy of `source` made by a single request: it then has its source's `ckptfs-write`, which
