@@ -116,6 +116,10 @@ Status DirectoryRename::look_at_source() {
     if (listed && !source_marker && source_marker.error().errno_value != ENOENT) {
         listed = failure(source_marker.error());
     }
+    if (listed && !source_marker && sources_.empty()) {
+        // Another mount has renamed or removed it since the caller looked it up.
+        listed = failure(ENOENT, move_.source + " is gone");
+    }
     source_made_ = source_marker ? directory_made(*source_marker) : WallTime{};
     if (destination.valid()) {
         const Result<ObjectInfo> destination_marker = destination.get();
@@ -207,7 +211,7 @@ Status DirectoryRename::show_as_before() {
 
 Status DirectoryRename::copy() {
     own_.none_begun = false;
-    return copy_tree(store_, sources_, record_.rename(), while_held(), own_);
+    return copy_tree(store_, sources_, record_.rename(), while_held(), own_, move_.last_names);
 }
 
 Status DirectoryRename::hide_source() {

@@ -44,6 +44,8 @@ struct DirectoryMove {
     std::string destination;
     // ETag of the destination's marker, if the destination is an empty directory; else empty.
     std::string replaced_marker;
+    // Names of commit markers, which are copied when all else is.
+    std::vector<std::string> last_names = {};
 };
 
 // What the rename needs from its caller.

@@ -150,7 +150,7 @@ Status DirectoryRename::copy_what_changed() {
     if (Status gone = remove_former_copies(copied_before); !gone) {
         return gone;
     }
-    if (Status copied = copy_tree(store_, changed, record_.rename(), while_held(), own_); !copied) {
+    if (Status copied = copy_tree(store_, changed, record_.rename(), while_held(), own_, move_.last_names); !copied) {
         return copied;
     }
     for (const ObjectInfo& source : changed) {

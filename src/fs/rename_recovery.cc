@@ -256,6 +256,23 @@ Status roll_back(ObjectStore& store, const Clock& clock, const DirectoryMarker& 
                          others_remain || rename.replaces_empty_directory, terms.may_go_on);
 }
 
+Status roll_back_without_record(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename,
+                                const NameList& names, const RemovalTerms& terms) {
+    const Result<std::vector<ObjectInfo>> source = list_all(store, rename.source);
+    if (!source) {
+        return failure(source.error());
+    }
+    const Result<Tree> destination = look_at(store, clock, rename, rename.destination);
+    if (!destination) {
+        return failure(destination.error());
+    }
+    if (!source->empty() || !destination->hidden_by) {
+        return roll_back(store, clock, rename, names, terms);
+    }
+    return remove_marker(store, rename.destination, *destination->hidden_by,
+                         !destination->objects.empty() || rename.replaces_empty_directory, terms.may_go_on);
+}
+
 Status finish(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename, const NameList& names,
               const RemovalTerms& terms, const std::function<Status()>& move_failures) {
     const Result<Tree> destination = look_at(store, clock, rename, rename.destination);

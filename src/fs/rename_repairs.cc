@@ -197,13 +197,15 @@ Status RenameRepairs::repair(const DirectoryMarker& rename, const std::optional<
         return sent;
     }
     // What the record says is newer than a marker.
-    if (Status ended = end(held.rename(), decision.action, [&held] { return !held.lost(); }); !ended) {
+    if (Status ended = end(held.rename(), decision.action, record.has_value(), [&held] { return !held.lost(); });
+        !ended) {
         return ended;
     }
     return held.remove();
 }
 
-Status RenameRepairs::end(const DirectoryMarker& rename, RepairAction action, const MayGoOn& may_go_on) {
+Status RenameRepairs::end(const DirectoryMarker& rename, RepairAction action, bool had_record,
+                          const MayGoOn& may_go_on) {
     ObjectStore& store = state_.env.bucket();
     const Result<NameList> names = read_names(store, names_key(rename));
     if (!names) {
@@ -211,7 +213,8 @@ Status RenameRepairs::end(const DirectoryMarker& rename, RepairAction action, co
     }
     const RemovalTerms terms{state_.deletes->find_out(), may_go_on};
     if (action != RepairAction::kFinish) {
-        return roll_back(store, state_.env.clock, rename, *names, terms);
+        return had_record ? roll_back(store, state_.env.clock, rename, *names, terms)
+                          : roll_back_without_record(store, state_.env.clock, rename, *names, terms);
     }
     return finish(store, state_.env.clock, rename, *names, terms, [&] { return move_failures(rename); });
 }

@@ -64,7 +64,8 @@ private:
                       const RepairDecision& decision);
     [[nodiscard]] Status repair(const DirectoryMarker& rename, const std::optional<StoredMarker>& record,
                                 const RepairDecision& decision);
-    [[nodiscard]] Status end(const DirectoryMarker& rename, RepairAction action, const MayGoOn& may_go_on);
+    // `had_record`: before it was made again.
+    Status end(const DirectoryMarker& rename, RepairAction action, bool had_record, const MayGoOn& may_go_on);
     [[nodiscard]] Status move_failures(const DirectoryMarker& rename);
     // How long ago the record's holder was said to be dead; empty if it may live, or another mount has taken over from
     // it.

@@ -43,9 +43,9 @@ Status Renames::rename_directory(const Move& move) {
         return sent;
     }
     const FileSystemEnvironment& env = state_.env;
-    DirectoryRename rename(
-        env.bucket(), env.clock, env.names.rename_repair_after,
-        {env.prefix, move.old_key + "/", move.new_key + "/", env.etag_there(move.new_key + "/", move.replaced_marker)});
+    DirectoryRename rename(env.bucket(), env.clock, env.names.rename_repair_after,
+                           {env.prefix, move.old_key + "/", move.new_key + "/",
+                            env.etag_there(move.new_key + "/", move.replaced_marker), env.write.config.commit_markers});
     set_moving(*move.node, true);
     const std::string from = move.old_key + "/";
     std::vector<FailedRecord> failures;

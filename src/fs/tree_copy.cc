@@ -10,6 +10,7 @@
 #include "base/store_wait.h"
 #include "base/thread.h"
 #include "ckptfs/log.h"
+#include "fs/commit_policy.h"
 #include "fs/copy_ranges.h"
 #include "fs/marker_objects.h"
 #include "fs/object_copy.h"
@@ -220,17 +221,29 @@ Result<std::vector<ObjectInfo>> list_all(ObjectStore& store, const std::string& 
 }
 
 Status copy_tree(ObjectStore& store, const std::vector<ObjectInfo>& sources, const DirectoryMarker& rename,
-                 const MayGoOn& may_go_on, OwnCopies& own) {
-    std::vector<const ObjectInfo*> small;
-    std::vector<const ObjectInfo*> large;
+                 const MayGoOn& may_go_on, OwnCopies& own, const std::vector<std::string>& last_names) {
+    struct BySize {
+        std::vector<const ObjectInfo*> small;
+        std::vector<const ObjectInfo*> large;
+    };
+    BySize first;
+    BySize last;
     for (const ObjectInfo& source : sources) {
-        (copy_in_parts(source.size) ? large : small).push_back(&source);
+        const bool is_last = std::find(last_names.begin(), last_names.end(), file_name(source.key)) != last_names.end();
+        BySize& objects = is_last ? last : first;
+        (copy_in_parts(source.size) ? objects.large : objects.small).push_back(&source);
     }
     TreeCopy tree{store, rename, may_go_on, {}, own};
-    if (Status copied = copy_small(tree, small); !copied) {
-        return copied;
+    for (const BySize& objects : {first, last}) {
+        Status copied = copy_small(tree, objects.small);
+        if (copied && !objects.large.empty()) {
+            copied = copy_large(tree, objects.large);
+        }
+        if (!copied) {
+            return copied;
+        }
     }
-    return large.empty() ? Status{} : copy_large(tree, large);
+    return {};
 }
 
 Status remove_all(ObjectStore& store, const std::vector<RemoveRequest>& requests) {

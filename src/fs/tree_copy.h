@@ -37,10 +37,12 @@ struct OwnCopies {
     std::set<std::string> saved_by_others = {};
 };
 
-// Adds to `own` what was copied, also where it fails. A source that is replaced or removed meanwhile is left out.
-// Stops when `may_go_on` says no. EBUSY where another mount has saved a file that would be replaced.
+// Files called `last_names` are copied when all others are: a process may see single files of the destination, by what
+// it has looked up before. Adds to `own` what was copied, also where it fails. A source that is replaced or removed
+// meanwhile is left out. Stops when `may_go_on` says no. EBUSY where another mount has saved a file that would be
+// replaced.
 Status copy_tree(ObjectStore& store, const std::vector<ObjectInfo>& sources, const DirectoryMarker& rename,
-                 const MayGoOn& may_go_on, OwnCopies& own);
+                 const MayGoOn& may_go_on, OwnCopies& own, const std::vector<std::string>& last_names = {});
 
 // Deletes in batches of 1,000; the first key that could not be deleted is named in the error. If a request names a
 // version and another one is there, that one stays.

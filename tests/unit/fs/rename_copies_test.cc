@@ -257,6 +257,51 @@ TEST_F(RenameCopies, WhatAnotherProgramSavedLongBeforeTheDirectoryIsHiddenStays)
     EXPECT_EQ(tree("new"), Tree({"a"}));
 }
 
+// The store carries out the first of two equal requests long after the second was answered.
+TEST_F(RenameCopies, AMarkerThatComesAfterTheEndOfItsRenameDeletesNothing) {
+    save_as("p/old/large", std::string(kMultipartCopyThreshold, 'x'));
+    std::string pending;
+    HookedStore seen(store, [&](int) {
+        pending = pending.empty() ? store.content("p/new/") : pending;
+        return Fate::kPasses;
+    });
+    ASSERT_TRUE(rename_with(seen));
+    const std::vector<std::string> whole = store.keys();
+    store.put_object("p/new/", pending);
+    const auto marker = parse_marker(pending);
+    ASSERT_TRUE(marker);
+    ASSERT_TRUE(roll_back_without_record(store, clock, *marker, {}, {DeletePins::kHonoured, [] { return true; }}));
+    EXPECT_EQ(store.keys(), whole);
+    EXPECT_NE(tree("new"), std::nullopt);
+}
+
+TEST_F(RenameCopies, ADirectoryThatAnotherMountHasMovedIsGone) {
+    remove_source();
+    const std::vector<std::string> before = store.keys();
+    EXPECT_EQ(errno_of(rename_with(store)), ENOENT);
+    EXPECT_EQ(store.keys(), before);
+}
+
+// A process that has looked the destination up before sees single files of it.
+TEST_F(RenameCopies, CommitMarkersAreCopiedWhenAllElseIs) {
+    save_as("p/old/large", std::string(kMultipartCopyThreshold, 'x'));
+    save_as("p/old/.metadata", "complete");
+    bool came_last = true;
+    HookedStore seen(store, [&](int) {
+        came_last = came_last && (!store.exists("p/new/.metadata") || store.exists("p/new/large"));
+        return Fate::kPasses;
+    });
+    DirectoryRename rename(seen, its_clock, kRepairAfter, {"p/", "p/old/", "p/new/", "", {".metadata"}});
+    ASSERT_TRUE(rename.run({[this] {
+                                its_clock.advance(kRecordLead);
+                                return Status{};
+                            },
+                            [](const std::vector<ObjectInfo>&) { return Status{}; }, [](const Copies&) {},
+                            [] { return DeletePins::kHonoured; }}));
+    EXPECT_TRUE(store.exists("p/new/.metadata"));
+    EXPECT_TRUE(came_last);
+}
+
 TEST_F(RenameCopies, ALargeFileThatAnotherMountSavesMeanwhileStays) {
     save_as("p/old/large", std::string(kMultipartCopyThreshold, 'x'));
     store.hold(Operation::kCompleteUpload);
