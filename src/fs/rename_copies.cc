@@ -175,7 +175,10 @@ Result<SortedObjects> sort_by_origin(ObjectStore& store, const RenameFacts& fact
         const std::string source_key = source_of(facts.rename, destination[at]);
         const auto copied = facts.own.made.find(source_key);
         const Copied* const made = copied == facts.own.made.end() ? nullptr : &copied->second;
-        if (const std::optional<ObjectInfo>& object = (*objects)[at]) {
+        const std::optional<ObjectInfo>& object = (*objects)[at];
+        if (object && facts.lacks_record && object->last_modified < facts.hidden_since) {
+            sorted.has_others = true;
+        } else if (object) {
             add(sorted,
                 {destination[at], *object, (*sources)[at], announced[source_key], made,
                  facts.own.saved_by_others.contains(source_key) || is_older(*object, facts)},

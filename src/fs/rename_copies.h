@@ -28,6 +28,9 @@ struct RenameFacts {
     const OwnCopies& own;
     // By the store's clock: when the destination's marker was written, before the first copy.
     WallTime hidden_since{};
+    // The record is gone. The marker may then be one that the store wrote after the rename was finished: what is older
+    // than the marker was not copied behind it, and stays.
+    bool lacks_record = false;
 };
 
 // What lies below the destination, as it was listed.

@@ -232,8 +232,11 @@ Status show_source(ObjectStore& store, const Clock& clock, const DirectoryMarker
     return remove_marker(store, rename.source, **marker, !(*marker)->marker->source_was_implied, {});
 }
 
-Status roll_back(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename, const NameList& names,
-                 const RemovalTerms& terms, const OwnCopies& own) {
+namespace {
+
+// `known`: all but when the destination was hidden.
+Status undo(ObjectStore& store, const Clock& clock, const RenameFacts& known, const RemovalTerms& terms) {
+    const DirectoryMarker& rename = known.rename;
     if (Status shown = show_source(store, clock, rename); !shown) {
         return shown;
     }
@@ -245,15 +248,22 @@ Status roll_back(ObjectStore& store, const Clock& clock, const DirectoryMarker& 
         // Nothing was copied, or it has been removed before.
         return {};
     }
-    const std::vector<MovedName> announced = names.value_or(std::vector<MovedName>());
+    RenameFacts facts = known;
+    facts.hidden_since = copies->hidden_by->modified;
     bool others_remain = false;
-    if (Status cleared = clear_destination(store, {rename, announced, own, copies->hidden_by->modified},
-                                           copies->objects, terms, others_remain);
-        !cleared) {
+    if (Status cleared = clear_destination(store, facts, copies->objects, terms, others_remain); !cleared) {
         return cleared;
     }
     return remove_marker(store, rename.destination, *copies->hidden_by,
                          others_remain || rename.replaces_empty_directory, terms.may_go_on);
+}
+
+}  // namespace
+
+Status roll_back(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename, const NameList& names,
+                 const RemovalTerms& terms, const OwnCopies& own) {
+    const std::vector<MovedName> announced = names.value_or(std::vector<MovedName>());
+    return undo(store, clock, {rename, announced, own}, terms);
 }
 
 Status roll_back_without_record(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename,
@@ -267,7 +277,11 @@ Status roll_back_without_record(ObjectStore& store, const Clock& clock, const Di
         return failure(destination.error());
     }
     if (!source->empty() || !destination->hidden_by) {
-        return roll_back(store, clock, rename, names, terms);
+        const std::vector<MovedName> announced = names.value_or(std::vector<MovedName>());
+        const OwnCopies none;
+        RenameFacts facts{rename, announced, none};
+        facts.lacks_record = true;
+        return undo(store, clock, facts, terms);
     }
     return remove_marker(store, rename.destination, *destination->hidden_by,
                          !destination->objects.empty() || rename.replaces_empty_directory, terms.may_go_on);

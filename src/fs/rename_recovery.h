@@ -31,8 +31,8 @@ using NameList = std::optional<std::vector<MovedName>>;
 Status roll_back(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename, const NameList& names,
                  const RemovalTerms& terms, const OwnCopies& own = {});
 // For a rename whose record is gone: either its copies are gone as well, or it was finished, and the store has carried
-// out an early request for its marker only now. As above if the source holds anything; otherwise the destination is
-// shown, and nothing is deleted: it may hold all that is left.
+// out an early request for its marker only now. As above for what is younger than the marker, if the source holds
+// anything; otherwise nothing is deleted: the destination may hold all that is left, and is shown.
 Status roll_back_without_record(ObjectStore& store, const Clock& clock, const DirectoryMarker& rename,
                                 const NameList& names, const RemovalTerms& terms);
 // Shows the destination and deletes the source. What was committed in the source since it was copied stays, and shows

@@ -266,13 +266,20 @@ TEST_F(RenameCopies, AMarkerThatComesAfterTheEndOfItsRenameDeletesNothing) {
         return Fate::kPasses;
     });
     ASSERT_TRUE(rename_with(seen));
-    const std::vector<std::string> whole = store.keys();
-    store.put_object("p/new/", pending);
     const auto marker = parse_marker(pending);
     ASSERT_TRUE(marker);
-    ASSERT_TRUE(roll_back_without_record(store, clock, *marker, {}, {DeletePins::kHonoured, [] { return true; }}));
-    EXPECT_EQ(store.keys(), whole);
-    EXPECT_NE(tree("new"), std::nullopt);
+    for (const bool is_name_used_again : {false, true}) {
+        if (is_name_used_again) {
+            save_as("p/old/large", std::string(kMultipartCopyThreshold, 'y'));
+            save_as("p/old/a", "b");
+        }
+        const std::vector<std::string> whole = store.keys();
+        store.advance_clock(Milliseconds(1000));
+        store.put_object("p/new/", pending);
+        ASSERT_TRUE(roll_back_without_record(store, clock, *marker, {}, {DeletePins::kHonoured, [] { return true; }}));
+        EXPECT_EQ(store.keys(), whole);
+        EXPECT_NE(tree("new"), std::nullopt);
+    }
 }
 
 TEST_F(RenameCopies, ADirectoryThatAnotherMountHasMovedIsGone) {
