@@ -144,7 +144,7 @@ CLI::App* add_tool(CLI::App& app, const ToolCommand& tool, ToolWords& words) {
             ->type_name("TIME");
         command->add_flag("--end", words.end, "abort or remove what is abandoned, instead of only listing it");
         command->add_flag("--forget-disks", words.forget_disks,
-                          "treat disks of --ack disk that were silent for as long as lost");
+                          "give up what disks of --ack disk may need that were silent for --older-than");
     }
     if (tool.tool == Tool::kDoctor) {
         command->add_option("--probe-mib", words.probe_mib, "maximum MiB to send, and to receive, for the rates [256]")

@@ -33,6 +33,8 @@ struct LeftoverWatch::Look {
         const MutexLock lock(mutex);
         another_lives = lives;
         if (!has_ended) {
+            // With the mutex, so that the destructor waits for it: `found` only posts, to an executor that outlives the
+            // watch and has not stopped.
             found(std::move(leftovers));
         }
     }

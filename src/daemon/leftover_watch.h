@@ -24,7 +24,7 @@ public:
         // This mount's own journal.
         std::string journal;
     };
-    // Called after each look, on its thread; must not block.
+    // Called after each look, on its thread; must not block, nor destroy the watch.
     using Found = std::function<void(std::vector<Leftovers>)>;
 
     LeftoverWatch(Timer& timer, Place place, Found found);

@@ -234,10 +234,10 @@ Status copy_tree(ObjectStore& store, const std::vector<ObjectInfo>& sources, con
         (copy_in_parts(source.size) ? objects.large : objects.small).push_back(&source);
     }
     TreeCopy tree{store, rename, may_go_on, {}, own};
-    for (const BySize& objects : {first, last}) {
-        Status copied = copy_small(tree, objects.small);
-        if (copied && !objects.large.empty()) {
-            copied = copy_large(tree, objects.large);
+    for (const BySize* const objects : {&first, &last}) {
+        Status copied = copy_small(tree, objects->small);
+        if (copied && !objects->large.empty()) {
+            copied = copy_large(tree, objects->large);
         }
         if (!copied) {
             return copied;

@@ -89,6 +89,7 @@ struct Call {
     std::optional<WallTime> server_time;
     // How long the store asked to wait before a retry.
     Milliseconds retry_after{0};
+    // How often the store has refused the request for its time.
     int clock_refusals = 0;
     bool damaged_before = false;
     SteadyTime queued_at{};
