@@ -214,7 +214,8 @@ bool OpenFiles::is_left_half(const Node& node, const WrittenVersion& version, pi
         }
     }
     return std::any_of(processes.begin(), processes.end(), [&](pid_t process) {
-        return process != except && process != kUnseenProcess && state_.env.processes.is_being_killed(process);
+        return process != except && process != kUnseenProcess && !version.fate.has_left(process) &&
+               state_.env.processes.is_being_killed(process);
     });
 }
 
@@ -258,9 +259,10 @@ bool OpenFiles::must_look_again(const std::shared_ptr<Closing>& closing, const C
         decide();
         return true;
     }
+    const pid_t killed = facts.closing_process.value_or(kUnseenProcess);
     // A version that others hold may be written on, and renamed then; one that is given up may not.
-    const bool may_end =
-        gives_up ? version.renames.shut_out() : version.renames.if_none([&] { version.fate.leave_by_killed_writer(); });
+    const bool may_end = gives_up ? version.renames.shut_out()
+                                  : version.renames.if_none([&] { version.fate.leave_by_killed_writer(killed); });
     if (!may_end) {
         answer_killed();
         version.renames.when_none(decide);

@@ -14,12 +14,14 @@ constexpr std::size_t kMostMakers = 128;
 
 void VersionFate::made(pid_t opener) {
     const MutexLock lock(mutex_);
+    lives(opener);
     makers_ = {{opener, generation_}};
     begun_ = changed_inside_ = generation_;
 }
 
 void VersionFate::truncated_again(pid_t opener) {
     const MutexLock lock(mutex_);
+    lives(opener);
     if (left_ && !is_written()) {
         left_ = false;
         // Killed processes answer for nothing.
@@ -45,6 +47,7 @@ bool VersionFate::gives_way(pid_t process) {
 
 void VersionFate::resized(pid_t opener) {
     const MutexLock lock(mutex_);
+    lives(opener);
     makers_ = {{opener, generation_}};
     begun_ = resized_ = changed_inside_ = generation_;
     resizer_ = opener;
@@ -52,6 +55,7 @@ void VersionFate::resized(pid_t opener) {
 
 void VersionFate::wrote(pid_t process, pid_t opener, Place place) {
     const MutexLock lock(mutex_);
+    lives(process);
     left_ = false;
     if (place == Place::kInside) {
         written_inside_ = changed_inside_ = generation_;
@@ -95,9 +99,12 @@ bool VersionFate::committed(Generation begun) {
     return only_appended;
 }
 
-void VersionFate::leave_by_killed_writer() {
+void VersionFate::leave_by_killed_writer(pid_t killed) {
     const MutexLock lock(mutex_);
     left_ = true;
+    if (killed != kUnseenProcess && !is_counted(killed) && counted_.size() < kMostWriters) {
+        counted_.push_back(killed);
+    }
     // So that the next write of those that have written before is noted.
     ++generation_;
 }
@@ -128,6 +135,15 @@ bool VersionFate::is_made_by_others(pid_t process) const {
     return std::any_of(makers_.begin(), makers_.end(), [&](const Maker& maker) REQUIRES(mutex_) {
         return maker.opener != process && is_unsaved(maker.made);
     });
+}
+
+bool VersionFate::has_left(pid_t process) const {
+    const MutexLock lock(mutex_);
+    return is_counted(process);
+}
+
+bool VersionFate::is_counted(pid_t process) const {
+    return std::find(counted_.begin(), counted_.end(), process) != counted_.end();
 }
 
 bool VersionFate::answers(pid_t process, bool unsaved_only) const {
@@ -163,6 +179,7 @@ std::vector<pid_t> VersionFate::answering() const {
     }
     std::sort(processes.begin(), processes.end());
     processes.erase(std::unique(processes.begin(), processes.end()), processes.end());
+    std::erase_if(processes, [&](pid_t process) REQUIRES(mutex_) { return is_counted(process); });
     return processes;
 }
 
@@ -195,7 +212,7 @@ VersionState VersionFate::state(pid_t process, pid_t opener) const {
     state.others_made = is_made_by_others(process);
     state.only_truncated_again = state.made && !state.written && !is_unsaved(begun_);
     state.unsaved = state.written || state.made || state.others_made;
-    state.answers_for_it = state.wrote || answers(process, state.unsaved);
+    state.answers_for_it = !is_counted(process) && (state.wrote || answers(process, state.unsaved));
     state.only_appended = !writers_.empty() && !is_unsaved(written_inside_);
     state.left_by_killed_writer = left_;
     return state;

@@ -16,7 +16,8 @@
 //     release of those that hold it, no sync, no rename. Those that wrote, or made the file, are told (EIO), because
 //     what they wrote is lost; to others their close is a success. What revives it is a write that comes after the
 //     death: that program goes on and vouches for the file. A close or fsync of one that wrote before does not: it says
-//     nothing of the part that died.
+//     nothing of the part that died. The death of a process counts once, at its first FLUSH: its later ones, and that
+//     /proc still shows it dying, say nothing of what was written since.
 //     A killed process closes what it has open one after another: nothing is published while one that answers for what
 //     is unsaved does so, though its FLUSH has not come and /proc shows no descriptor of it.
 //   - If several truncated the file while it was empty, each answers for it, so that the death of one before anything
@@ -103,13 +104,16 @@ public:
     Generation commit_begins();
     bool committed(Generation begun);
 
-    void leave_by_killed_writer();
+    // `killed`: kUnseenProcess where it is not known.
+    void leave_by_killed_writer(pid_t killed);
     [[nodiscard]] bool left_by_killed_writer() const;
     // A killed writer left the version, and some of what is unsaved was written.
     [[nodiscard]] bool left_half() const;
     [[nodiscard]] VersionState state(pid_t process, pid_t opener) const;
     // Processes whose death leaves what is unsaved half.
     [[nodiscard]] std::vector<pid_t> answering() const;
+    // The version was left by the death of this process, which has nothing to do with what was written since.
+    [[nodiscard]] bool has_left(pid_t process) const;
 
 private:
     struct Writer {
@@ -127,6 +131,9 @@ private:
     [[nodiscard]] bool is_unsaved(std::optional<Generation> noted) const REQUIRES(mutex_) {
         return noted && is_unsaved(*noted);
     }
+    [[nodiscard]] bool is_counted(pid_t process) const REQUIRES(mutex_);
+    // The process lives: the number that it has may have been that of one that was killed.
+    void lives(pid_t process) REQUIRES(mutex_) { std::erase(counted_, process); }
     [[nodiscard]] bool answers(pid_t process, bool unsaved_only) const REQUIRES(mutex_);
     [[nodiscard]] bool is_written() const REQUIRES(mutex_);
     [[nodiscard]] bool is_made(pid_t process) const REQUIRES(mutex_);
@@ -151,6 +158,8 @@ private:
     std::optional<Generation> changed_inside_ GUARDED_BY(mutex_);
     std::optional<Generation> written_inside_ GUARDED_BY(mutex_);
     bool left_ GUARDED_BY(mutex_) = false;
+    // Killed processes whose death has left the version.
+    std::vector<pid_t> counted_ GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptfs::fs

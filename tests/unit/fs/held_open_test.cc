@@ -22,6 +22,18 @@ protected:
         EXPECT_TRUE(write(handle, 0, text) && flush(handle));
         return handle;
     }
+    HandleId open_as(const std::string& name, pid_t process) {
+        return answer<OpenedFile>([&](auto reply) {
+                   fs->open(lookup(name)->node, O_RDWR, Caller{process, 0, 0}, reply);
+               })
+            ->handle;
+    }
+    void write_as(HandleId handle, pid_t process, const std::string& text, const Reply<void>& reply) {
+        Buffer buffer = *pool->try_take(MemoryUse::kReceive);
+        std::memcpy(buffer.data(), text.data(), text.size());
+        const ByteSpan data(buffer.data(), text.size());
+        fs->write(handle, 0, WriteData{std::move(buffer), data}, Caller{process, 0, 0}, reply);
+    }
     void remove_on_another_mount(const std::string& key) {
         ASSERT_TRUE(answer<void>([&](auto reply) { store.remove(key, reply); }));
     }
@@ -262,15 +274,7 @@ TEST_F(HeldOpen, ACloseThatHasWaitedForItsTurnPublishesNoHalf) {
     constexpr pid_t kOther = kProcess + 1;
     const HandleId first = create("f")->opened.handle;
     ASSERT_TRUE(write(first, 0, "whole"));
-    const auto write_as = [this](HandleId handle, pid_t process, const std::string& text, const Reply<void>& reply) {
-        Buffer buffer = *pool->try_take(MemoryUse::kReceive);
-        std::memcpy(buffer.data(), text.data(), text.size());
-        const ByteSpan data(buffer.data(), text.size());
-        fs->write(handle, 0, WriteData{std::move(buffer), data}, Caller{process, 0, 0}, reply);
-    };
-    const HandleId second = answer<OpenedFile>([&](auto reply) {
-                                fs->open(lookup("f")->node, O_RDWR, Caller{kOther, 0, 0}, reply);
-                            })->handle;
+    const HandleId second = open_as("f", kOther);
     ASSERT_TRUE(answer<void>([&](auto reply) { write_as(second, kOther, "WHOLE", reply); }));
     store.hold(Operation::kPut);
     auto synced = std::async(std::launch::async, [&] { return fsync(first); });
@@ -292,13 +296,28 @@ TEST_F(HeldOpen, WhatOneThatIsBeingKilledHasWrittenByAMappingIsNotPublishedByAno
     const HandleId mapping = hold("f", "whole", O_RDWR);
     ASSERT_TRUE(write(mapping, 0, "half ", true));
     processes.being_killed = kProcess;
-    const HandleId other = answer<OpenedFile>([&](auto reply) {
-                               fs->open(lookup("f")->node, O_RDWR, Caller{kProcess + 1, 0, 0}, reply);
-                           })->handle;
+    const HandleId other = open_as("f", kProcess + 1);
     EXPECT_EQ(errno_of(fsync(other)), EIO);
     EXPECT_EQ(errno_of(rename("f", "g")), EIO);
     EXPECT_EQ(store.content("p/f"), "whole");
     EXPECT_FALSE(store.exists("p/g"));
+}
+
+// Its FLUSH has come, and another process has written on since.
+TEST_F(HeldOpen, ADeathThatHasCountedFailsNoLaterSync) {
+    constexpr pid_t kOther = kProcess + 1;
+    const HandleId first = create("f", O_RDWR)->opened.handle;
+    ASSERT_TRUE(write(first, 0, "half"));
+    const HandleId second = open_as("f", kOther);
+    processes.killed = processes.being_killed = kProcess;
+    ASSERT_TRUE(flush(first));
+    EXPECT_EQ(errno_of(fsync(second)), EIO) << "nothing was written since";
+    for (const char* text : {"text", "more"}) {
+        ASSERT_TRUE(answer<void>([&](auto reply) { write_as(second, kOther, text, reply); }));
+        EXPECT_TRUE(flush(first)) << "another of its descriptors";
+        EXPECT_TRUE(fsync(second));
+        EXPECT_EQ(store.content("p/f"), text);
+    }
 }
 
 // A file of which nothing was sent could be sent under its new name at once.

@@ -95,14 +95,14 @@ TEST(VersionFate, WhoTruncatedWhatWasSavedTakesThatBack) {
 TEST(VersionFate, WhoTruncatesAfterADeathVouchesForTheFile) {
     VersionFate fate;
     fate.made(kParent);
-    fate.leave_by_killed_writer();
+    fate.leave_by_killed_writer(kParent);
     EXPECT_FALSE(fate.left_half());
     fate.truncated_again(kOther);
     EXPECT_FALSE(fate.left_by_killed_writer());
     EXPECT_FALSE(fate.gives_way(kOther)) << "to one that is dead";
     EXPECT_FALSE(fate.state(kOther, kOther).only_truncated_again);
     fate.wrote(kOther, kOther, kInside);
-    fate.leave_by_killed_writer();
+    fate.leave_by_killed_writer(kParent);
     EXPECT_TRUE(fate.left_half());
     fate.truncated_again(kChild);
     EXPECT_TRUE(fate.left_by_killed_writer()) << "bytes were lost";
@@ -179,7 +179,7 @@ TEST(VersionFate, AWriteAfterTheDeathRevives) {
     VersionFate fate;
     fate.wrote(kParent, kParent, kInside);
     const VersionFate::Generation before = fate.generation();
-    fate.leave_by_killed_writer();
+    fate.leave_by_killed_writer(kParent);
     EXPECT_NE(fate.generation(), before) << "or a writer that is known would not be noted again";
     EXPECT_TRUE(fate.left_by_killed_writer());
     fate.made(kChild);
@@ -187,6 +187,21 @@ TEST(VersionFate, AWriteAfterTheDeathRevives) {
     EXPECT_TRUE(fate.left_by_killed_writer());
     fate.wrote(kChild, kParent, kInside);
     EXPECT_FALSE(fate.left_by_killed_writer());
+}
+
+// A process may close many descriptors of the file, and be shown as dying for long after the first.
+TEST(VersionFate, ADeathCountsOnce) {
+    VersionFate fate;
+    fate.wrote(kParent, kParent, kInside);
+    fate.wrote(kOther, kOther, kInside);
+    fate.leave_by_killed_writer(kParent);
+    EXPECT_TRUE(fate.has_left(kParent));
+    fate.wrote(kChild, kParent, kInside);
+    EXPECT_FALSE(fate.state(kParent, kParent).answers_for_it);
+    EXPECT_EQ(fate.answering(), (std::vector<pid_t>{kChild, kOther}));
+    fate.wrote(kParent, kParent, kInside);
+    EXPECT_TRUE(fate.state(kParent, kParent).answers_for_it) << "another process of that number";
+    EXPECT_FALSE(fate.has_left(kParent));
 }
 
 TEST(VersionFate, PagesOfAMappingMayBeAnyOpeners) {
@@ -298,7 +313,7 @@ TEST(StepsUnderWay, OneThatBeginsComesBehindWhatIsDoneWhileThereIsNone) {
         found_left = std::async(std::launch::async,
                                 [&] { return version.renames.begin() && version.fate.left_by_killed_writer(); });
         EXPECT_EQ(found_left.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
-        version.fate.leave_by_killed_writer();
+        version.fate.leave_by_killed_writer(kParent);
     }));
     EXPECT_TRUE(found_left.get());
     EXPECT_FALSE(version.renames.if_none([] { ADD_FAILURE() << "a rename is under way"; }));
