@@ -7,7 +7,7 @@
 //   .ckptfs/tmp/DIR/…/NAME     a file written out of order, before it has its name (staged/hidden_key.h)
 //   .ckptfs/failed/DIR/NAME    a record: NAME in DIR could not be written (no commit over a failed sibling)
 //   .ckptfs/mounts/UUID        heartbeat of a mount
-//   .ckptfs/renames/UUID-…     the record of a directory rename that is under way (fs/directory_marker.h)
+//   .ckptfs/renames/UUID-…     the record of a directory rename that is under way (fs/objects/directory_marker.h)
 //   .ckptfs/rename-names/UUID  the keys that it moves
 //   .ckptfs/unsent/DIR/…       a mount has files in DIR that are not in the bucket yet (writeback/announcements.h)
 #pragma once

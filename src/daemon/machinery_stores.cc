@@ -15,7 +15,7 @@
 #include "base/text.h"
 #include "ckptfs/log.h"
 #include "daemon/machinery.h"
-#include "fs/unsent_elsewhere.h"
+#include "fs/gate/unsent_elsewhere.h"
 #include "journal/journaled_store.h"
 
 namespace ckptfs {

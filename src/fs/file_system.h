@@ -17,7 +17,7 @@
 #include "ckptfs/config.h"
 #include "ckptfs/processes.h"
 #include "ckptfs/status.h"
-#include "fs/commit_policy.h"
+#include "fs/failed_record.h"
 #include "fs/failure_notes.h"
 #include "fs/file_counters.h"
 #include "fs/file_operations.h"

@@ -14,8 +14,8 @@
 #include "ckptfs/bucket_layout.h"
 #include "ckptfs/log.h"
 #include "daemon/heartbeat.h"
-#include "fs/commit_policy.h"
-#include "fs/tree_copy.h"
+#include "fs/failures/commit_policy.h"
+#include "fs/objects/tree_copy.h"
 
 namespace ckptfs {
 namespace {

@@ -6,9 +6,9 @@
 
 #include "base/uuid.h"
 #include "ckptfs/bucket_layout.h"
-#include "fs/directory_marker.h"
-#include "fs/marker_objects.h"
-#include "fs/tree_copy.h"
+#include "fs/objects/directory_marker.h"
+#include "fs/objects/marker_objects.h"
+#include "fs/objects/tree_copy.h"
 
 namespace ckptfs {
 namespace {

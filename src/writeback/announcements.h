@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tells other mounts of files that were acknowledged or are being written here and are not in the bucket yet: by an
 // announcement, an object below .ckptfs/unsent/, for each directory that has such files. No mount commits a marker over
-// an announcement (fs/commit_gate.h).
+// an announcement (fs/gate/commit_gate.h).
 //
 // An announcement exists before a file of its directory is acknowledged and covers the files that begin within
 // kGeneration of it. It is rewritten every kUnsentToldEvery, and removed once the last of its files is in the bucket

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a bucket holds in place of the marker of a rename, or of its list of names.
-#include "fs/directory_marker.h"
+#include "fs/objects/directory_marker.h"
 #include "require.h"
 
 namespace ckptfs {

@@ -4,7 +4,7 @@
 
 import re
 
-from repository import MODULES, ROOT, report, sources
+from repository import FOLDERS_OF, MODULES, ROOT, report, sources
 
 # Every third-party header, and the only places that may name it. A library that is exchanged is exchanged there.
 THIRD_PARTY = {
@@ -31,6 +31,20 @@ SYSTEM = re.compile(r"^([a-z0-9_]+(\.h)?|(arpa|linux|net|netinet|sys|sanitizer)/
 INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^">]+)[">]', re.MULTILINE)
 
 
+def folder_problem_of(path: str, header: str) -> str | None:
+    """Where a header of the same module lies in one of its folders."""
+    module, *inside = path.removeprefix("src/").split("/")
+    folders = FOLDERS_OF.get(module)
+    if folders is None or not path.startswith("src/") or not header.startswith(f"{module}/") or header.count("/") < 2:
+        return None
+    known = header.split("/")[1]
+    if len(inside) > 1:
+        own = inside[0]
+        return None if known == own or known in folders[own] else "this folder may not know that one"
+    # The contract of the module; its one source puts everything together.
+    return None if not path.endswith(".h") or header == path.removeprefix("src/") else "a contract knows no folder"
+
+
 def problem_of(path: str, bracket: str, header: str) -> str | None:
     if bracket == '"':
         module = header.split("/")[0]
@@ -38,7 +52,7 @@ def problem_of(path: str, bracket: str, header: str) -> str | None:
             return None if module == "ckptfs" else "a contract knows no module"
         if path.startswith("src/") and module != "ckptfs" and module not in MODULES[path.split("/")[1]]:
             return "this module may not know that one"
-        return None
+        return folder_problem_of(path, header)
     for library, places in THIRD_PARTY.items():
         if header.startswith(library):
             return None if path.startswith(places) else f"only for {', '.join(places)}"

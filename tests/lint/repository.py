@@ -31,6 +31,21 @@ MODULES = {
     "cli": {"base", "codec", "journal", "fuse", "config", "daemon", "tools", "doctor", "cli"},
 }
 
+# The folders of a large module, each with those that it may know besides itself and the headers of the module itself,
+# which know none of them.
+FOLDERS_OF = {
+    "fs": {
+        "failures": set(),
+        "objects": {"failures"},
+        "state": {"failures", "objects"},
+        "gate": {"failures", "objects", "state"},
+        "moves": {"failures", "objects", "state", "gate"},
+        "names": {"failures", "objects", "state", "gate", "moves"},
+        "files": {"failures", "objects", "state", "gate", "moves", "names"},
+        "renames": {"failures", "objects", "state", "gate", "moves", "names", "files"},
+    },
+}
+
 
 def sources(*folders: str, endings: tuple[str, ...] = (".h", ".cc")) -> list[pathlib.Path]:
     return sorted(path for folder in folders or FOLDERS for path in (ROOT / folder).rglob("*")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fs/absent_names.h"
+#include "fs/names/absent_names.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fs/close_rule.h"
+#include "fs/files/close_rule.h"
 
 #include <gtest/gtest.h>
 

@@ -12,12 +12,12 @@
 #include <vector>
 
 #include "file_system_fixture.h"
-#include "fs/commit_gate.h"
-#include "fs/lookups.h"
-#include "fs/open_files.h"
-#include "fs/rename_repairs.h"
-#include "fs/shared_state.h"
-#include "fs/unlink_batches.h"
+#include "fs/files/open_files.h"
+#include "fs/gate/commit_gate.h"
+#include "fs/moves/rename_repairs.h"
+#include "fs/names/lookups.h"
+#include "fs/names/unlink_batches.h"
+#include "fs/state/shared_state.h"
 
 namespace ckptfs::fs {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fs/commit_policy.h"
+#include "fs/failures/commit_policy.h"
 
 #include <gtest/gtest.h>
 

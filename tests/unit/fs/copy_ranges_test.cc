@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fs/copy_ranges.h"
+#include "fs/objects/copy_ranges.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Listings that are under way while directories are renamed.
-#include "fs/directory_listing.h"
+#include "fs/names/directory_listing.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fs/directory_marker.h"
+#include "fs/objects/directory_marker.h"
 
 #include <gtest/gtest.h>
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "file_system_fixture.h"
-#include "fs/directory_rename.h"
+#include "fs/moves/directory_rename.h"
 #include "support/hooked_store.h"
 #include "support/sync_store.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A directory's rename that ends anywhere, as another mount sees it.
-#include "fs/directory_rename.h"
+#include "fs/moves/directory_rename.h"
 
 #include <gtest/gtest.h>
 
@@ -9,9 +9,9 @@
 #include <mutex>
 
 #include "directory_rename_fixture.h"
-#include "fs/copy_ranges.h"
-#include "fs/marker_objects.h"
-#include "fs/rename_recovery.h"
+#include "fs/moves/rename_recovery.h"
+#include "fs/objects/copy_ranges.h"
+#include "fs/objects/marker_objects.h"
 
 namespace ckptfs::fs {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "file_system_fixture.h"
-#include "fs/failed_siblings.h"
+#include "fs/failures/failed_siblings.h"
 
 namespace ckptfs::fs {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files that fail, the records of them, and the commits they hold back.
-#include "fs/failed_siblings.h"
+#include "fs/failures/failed_siblings.h"
 
 #include <future>
 

@@ -3,7 +3,7 @@
 #include <chrono>
 
 #include "file_system_fixture.h"
-#include "fs/failed_siblings.h"
+#include "fs/failures/failed_siblings.h"
 #include "support/sync_store.h"
 
 namespace ckptfs::fs {

@@ -7,7 +7,7 @@
 #include "base/uuid.h"
 #include "ckptfs/bucket_layout.h"
 #include "file_system_fixture.h"
-#include "fs/directory_marker.h"
+#include "fs/objects/directory_marker.h"
 #include "staged/hidden_key.h"
 #include "support/hooked_store.h"
 #include "support/sync_store.h"

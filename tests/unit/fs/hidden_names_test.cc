@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fs/hidden_names.h"
+#include "fs/names/hidden_names.h"
 
 #include <gtest/gtest.h>
 

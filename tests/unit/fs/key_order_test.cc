@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fs/key_order.h"
+#include "fs/state/key_order.h"
 
 #include <gtest/gtest.h>
 

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "file_system_fixture.h"
-#include "fs/directory_marker.h"
-#include "fs/failed_siblings.h"
+#include "fs/failures/failed_siblings.h"
+#include "fs/objects/directory_marker.h"
 #include "staged/hidden_key.h"
 #include "support/sync_store.h"
 #include "write/part_plan.h"

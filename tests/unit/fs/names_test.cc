@@ -6,7 +6,7 @@
 
 #include "ckptfs/bucket_layout.h"
 #include "file_system_fixture.h"
-#include "fs/nodes.h"
+#include "fs/state/nodes.h"
 
 namespace ckptfs::fs {
 

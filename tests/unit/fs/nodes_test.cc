@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fs/nodes.h"
+#include "fs/state/nodes.h"
 
 #include <gtest/gtest.h>
 
-#include "fs/paths.h"
+#include "fs/state/paths.h"
 
 namespace ckptfs::fs {
 namespace {

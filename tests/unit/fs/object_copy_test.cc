@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fs/object_copy.h"
+#include "fs/objects/object_copy.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "fs/copy_ranges.h"
-#include "fs/tree_copy.h"
+#include "fs/objects/copy_ranges.h"
+#include "fs/objects/tree_copy.h"
 #include "support/fake_store.h"
 #include "support/pattern.h"
 

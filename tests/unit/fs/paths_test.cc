@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fs/paths.h"
+#include "fs/state/paths.h"
 
 #include <gtest/gtest.h>
 

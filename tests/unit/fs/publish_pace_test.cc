@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fs/publish_pace.h"
+#include "fs/files/publish_pace.h"
 
 #include <gtest/gtest.h>
 

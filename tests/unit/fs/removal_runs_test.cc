@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fs/removal_runs.h"
+#include "fs/names/removal_runs.h"
 
 #include <gtest/gtest.h>
 

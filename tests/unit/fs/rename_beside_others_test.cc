@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "fs/marker_objects.h"
+#include "fs/objects/marker_objects.h"
 #include "rename_copies_fixture.h"
 
 namespace ckptfs::fs {

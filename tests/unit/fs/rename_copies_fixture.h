@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "directory_rename_fixture.h"
-#include "fs/marker_objects.h"
-#include "fs/rename_recovery.h"
+#include "fs/moves/rename_recovery.h"
+#include "fs/objects/marker_objects.h"
 
 namespace ckptfs::fs {
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // What other mounts save below the destination of a rename that is undone.
-#include "fs/rename_copies.h"
+#include "fs/moves/rename_copies.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <future>
 
-#include "fs/copy_ranges.h"
-#include "fs/marker_objects.h"
-#include "fs/rename_recovery.h"
-#include "fs/repair_policy.h"
+#include "fs/moves/rename_recovery.h"
+#include "fs/moves/repair_policy.h"
+#include "fs/objects/copy_ranges.h"
+#include "fs/objects/marker_objects.h"
 #include "rename_copies_fixture.h"
 
 namespace ckptfs::fs {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fs/rename_record.h"
+#include "fs/moves/rename_record.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who may act for a directory's rename that its mount does not finish.
-#include "fs/rename_repairs.h"
+#include "fs/moves/rename_repairs.h"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 
 #include "base/uuid.h"
 #include "directory_rename_fixture.h"
-#include "fs/failed_siblings.h"
-#include "fs/rename_record.h"
+#include "fs/failures/failed_siblings.h"
+#include "fs/moves/rename_record.h"
 
 namespace ckptfs::fs {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "fs/copy_ranges.h"
+#include "fs/objects/copy_ranges.h"
 #include "rename_copies_fixture.h"
 
 namespace ckptfs::fs {

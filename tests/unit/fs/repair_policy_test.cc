@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fs/repair_policy.h"
+#include "fs/moves/repair_policy.h"
 
 #include <gtest/gtest.h>
 

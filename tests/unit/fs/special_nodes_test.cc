@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fs/special_nodes.h"
+#include "fs/names/special_nodes.h"
 
 #include <linux/fs.h>
 

@@ -3,7 +3,7 @@
 
 #include "ckptfs/bucket_layout.h"
 #include "file_system_fixture.h"
-#include "fs/symlink_object.h"
+#include "fs/objects/symlink_object.h"
 
 namespace ckptfs::fs {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Removals in batches, as the kernel and the store see them.
-#include "fs/unlink_batches.h"
+#include "fs/names/unlink_batches.h"
 
 #include <algorithm>
 #include <map>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What other mounts have acknowledged by their disks, and commits and renames that wait for it.
-#include "fs/unsent_elsewhere.h"
+#include "fs/gate/unsent_elsewhere.h"
 
 #include <chrono>
 #include <future>

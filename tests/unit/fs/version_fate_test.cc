@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fs/version_fate.h"
+#include "fs/state/version_fate.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <future>
 #include <vector>
 
-#include "fs/noted_change.h"
-#include "fs/written_version.h"
+#include "fs/files/noted_change.h"
+#include "fs/state/written_version.h"
 
 namespace ckptfs::fs {
 namespace {

@@ -12,7 +12,7 @@
 #include "base/system_clock.h"
 #include "base/uuid.h"
 #include "daemon/heartbeat.h"
-#include "fs/directory_marker.h"
+#include "fs/objects/directory_marker.h"
 #include "support/fake_store.h"
 #include "support/sync_store.h"
 

@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+// Commits: in which order they are made, what holds a commit marker back, and what is noted of a version that was
+// published. Which close is a commit is decided in open_files_closing.cc.
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/globs.h"
+#include "base/text.h"
+#include "ckptfs/log.h"
+#include "fs/all_ended.h"
+#include "fs/files/open_files.h"
+#include "fs/once_released.h"
+
+namespace ckptfs::fs {
+
+namespace {
+
+// The kernel waits for a locked page, for minutes maybe on a store that hangs. An open of the file meanwhile waits for
+// that in the kernel.
+constexpr Milliseconds kLongestDrop{1000};
+
+}  // namespace
+
+bool OpenFiles::publishes_marker(const FileWriter& writer, const std::string& key, CommitReason reason) const {
+    const bool publishes = writer.dirty() && !(saves_only_writes(reason) && writer.pristine());
+    return publishes && gate_.is_marker(key);
+}
+
+void OpenFiles::commit_in_order(const NodePtr& node, const std::shared_ptr<FileWriter>& writer,
+                                const CommitCause& cause, Reply<void> reply) {
+    const std::string key = writer->key();
+    if (publishes_marker(*writer, key, cause.reason)) {
+        commit_marker(node, writer, key, cause, std::move(reply));
+    } else {
+        commit_when_first(node, writer, {key, false}, cause, std::move(reply));
+    }
+}
+
+void OpenFiles::commit_when_first(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, const KeyToCommit& to,
+                                  const CommitCause& cause, Reply<void> reply) {
+    const KeyOrder::Place place = state_.key_order.enter({to.key});
+    state_.key_order.when_first(place, [this, node, writer, to, cause, place, reply = std::move(reply)] {
+        const auto leave = [this, place] { state_.key_order.leave(place); };
+        if (writer->key() == to.key && (to.is_allowed || !publishes_marker(*writer, to.key, cause.reason))) {
+            commit(node, writer, cause, to.permit, reply, leave);
+            return;
+        }
+        // A file that was renamed meanwhile has another line to wait in. One that got a marker's name has to pass the
+        // gate, also if it had nothing to save when it came. The gate is not asked from here: what it saves first may
+        // wait for this place.
+        leave();
+        commit_in_order(node, writer, cause, reply);
+    });
+}
+
+void OpenFiles::commit_marker(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, const std::string& key,
+                              const CommitCause& cause, Reply<void> reply) {
+    allow_marker(key, key, [this, node, writer, key, cause, reply = std::move(reply)](Result<StillCounts> allowed) {
+        if (allowed) {
+            const auto renew = [this, key](Reply<StillCounts> renewed) { gate_.check(key, std::move(renewed)); };
+            commit_when_first(node, writer, {key, true, {std::move(*allowed), renew}}, cause, reply);
+            return;
+        }
+        log_error(escaped(allowed.error().message));
+        // A writer gets no EACCES of the gate's requests either.
+        const Error told = kept_failure(std::move(allowed.error()));
+        writer->abort(told, [reply, told](const Status&) { reply(failure(told)); });
+    });
+}
+
+void OpenFiles::allow_marker(const std::string& marker_key, const std::string& source_key, Reply<StillCounts> reply) {
+    commit_siblings(marker_key, source_key, [this, marker_key, reply = std::move(reply)](const Status& committed) {
+        if (committed) {
+            gate_.check(marker_key, reply);
+            return;
+        }
+        reply(failure(EIO, format("{} is not committed, because another file below its directory could not be: {}",
+                                  marker_key, committed.error().message)));
+    });
+}
+
+void OpenFiles::commit_siblings(const std::string& marker_key, const std::string& source_key, Reply<void> reply) {
+    const std::string directory = directory_of(marker_key);
+    std::vector<std::pair<NodePtr, std::shared_ptr<FileWriter>>> unfinished;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        for (const NodePtr& node : state_.nodes.with_writers(lock)) {
+            const std::shared_ptr<FileWriter>& writer = node->writer;
+            const std::string key = writer->key();
+            if (key.starts_with(directory) && key != source_key && !may_be_missing(key, state_.env.write.config) &&
+                writer->dirty() && !writer->failed() && !node->removed &&
+                (!writer->pristine() || node->version->fate.left_by_killed_writer())) {
+                unfinished.emplace_back(node, writer);
+            }
+        }
+    }
+    const auto all = std::make_shared<AllEnded>(unfinished.size(), std::move(reply));
+    for (const auto& [node, writer] : unfinished) {
+        commit_in_order(node, writer, CommitReason::kFsync, [all](const Status& status) { all->one_more(status); });
+    }
+    all->one_more({});
+}
+
+// While a commit waited for its turn another process may have begun to write to the file, or in another way than a log
+// is written: then it is for that process to publish.
+bool OpenFiles::is_left_to_others(const Node& node, const WrittenVersion* version, CommitReason reason) const {
+    if (reason == CommitReason::kMade) {
+        return version != nullptr && version->fate.state(kUnseenProcess, kUnseenProcess).written;
+    }
+    const NodeTable::Lock lock = state_.nodes.lock();
+    if (reason == CommitReason::kPublish) {
+        return !node.is_live_log;
+    }
+    return reason == CommitReason::kRelease && node.writable_handles > 0;
+}
+
+// A close has asked before, but may have waited for its turn since: for an upload, or for the gate. A rename asks
+// before it moves the file.
+bool OpenFiles::is_of_the_dying(const Node& node, const FileWriter& writer, const WrittenVersion& version,
+                                const CommitCause& cause) const {
+    const bool asks = cause.reason == CommitReason::kFsync || cause.reason == CommitReason::kClose;
+    return asks && !writer.failed() && is_left_half(node, version, cause.closing);
+}
+
+void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, const CommitCause& cause,
+                       const PublishPermit& permit, Reply<void> reply, std::function<void()> ended) {
+    const CommitReason reason = cause.reason;
+    const std::shared_ptr<WrittenVersion> version = written_version_of(node, writer);
+    if (version != nullptr &&
+        (version->fate.left_by_killed_writer() || is_of_the_dying(*node, *writer, *version, cause))) {
+        reply(failure(lost_error(*writer)));
+        ended();
+        return;
+    }
+    // Nothing is published of a file that was removed while this waited, and its handles go on.
+    const bool is_removed = node->removed && !writer->failed();
+    if (is_removed || is_left_to_others(*node, version.get(), reason) ||
+        (version != nullptr && version->is_truncated_away() && !writer->failed())) {
+        reply({});
+        ended();
+        return;
+    }
+    if (reason == CommitReason::kMade && version != nullptr && !writer->dirty() && !writer->failed()) {
+        commit_once_more(node, writer, version, std::move(reply), std::move(ended));
+        return;
+    }
+    const VersionFate::Generation begun = version != nullptr ? version->fate.commit_begins() : 0;
+    const bool is_changed = writer->dirty();
+    PublishPermits* const permits = permit.counts ? &state_.env.write.permits : nullptr;
+    if (permits != nullptr) {
+        permits->give(writer->key(), permit);
+    }
+    const auto noted = [version, permits, key = writer->key(),
+                        is_counted = version != nullptr && version->commits.begin()] {
+        if (is_counted) {
+            version->commits.end();
+        }
+        if (permits != nullptr) {
+            permits->take_back(key);
+        }
+    };
+    writer->commit(reason, [this, node, writer, version, begun, is_changed, noted, reason, reply = std::move(reply),
+                            ended = std::move(ended), asked = state_.env.clock.now()](Result<CommittedObject> object) {
+        if (object) {
+            // fsync before the first write publishes nothing.
+            bool only_appended = false;
+            if (version != nullptr && !object->etag.empty()) {
+                only_appended = version->fate.committed(begun);
+                replace_earlier_versions(node, *object);
+            }
+            state_.contents.remember(writer->key(), object->etag, {FileType::kFile, object->size});
+            if (!object->etag.empty()) {
+                state_.leftovers.forget(writer->key());
+                state_.leftovers.published(writer->key(), object->etag, version);
+            }
+            const auto all = std::make_shared<AllEnded>(1, reply);
+            note_committed(node, *object, {is_changed, only_appended}, [all] { all->one_more({}); });
+            noted();
+            const auto cleared = [all, ended] {
+                all->one_more({});
+                ended();
+            };
+            // Another mount that commits a marker after this close finds no record of an earlier failure.
+            object->etag.empty() ? cleared() : state_.failed.clear_from_before(writer->key(), asked, cleared);
+            return;
+        }
+        noted();
+        if (reason == CommitReason::kPublish && !writer->failed()) {
+            reply(failure(object.error()));
+            ended();
+            return;
+        }
+        if (node->removed) {
+            // Removed meanwhile: the removal gives the writer up itself.
+            reply({});
+            ended();
+            return;
+        }
+        // Before the answer, upon which a release goes on.
+        abort_begins();
+        reply(failure(object.error()));
+        // The writer may have been given up while its last request was in flight.
+        writer->abort(std::move(object.error()), [this, ended](const Status&) {
+            ended();
+            abort_ends();
+        });
+    });
+}
+
+// So for a process that /proc does not show, if no close has published the truncation.
+bool OpenFiles::is_truncated_again(const Handle& handle) const {
+    return handle.version->fate.state(kUnseenProcess, handle.opener).unsaved && !handle.is_cut_off &&
+           !handle.version->is_truncated_away() && decide_last_release(handle) == ReleaseAction::kCommit;
+}
+
+// The file is saved, empty, and was truncated again since: that changes what another mount has saved meanwhile, and
+// nothing else. To ask costs less than to write, and leaves no version in the bucket for each of many processes that
+// take turns at a lock file.
+void OpenFiles::commit_once_more(const NodePtr& node, const std::shared_ptr<FileWriter>& writer,
+                                 const std::shared_ptr<WrittenVersion>& version, Reply<void> reply,
+                                 std::function<void()> ended) {
+    if (!version->fate.state(kUnseenProcess, kUnseenProcess).unsaved) {
+        reply({});
+        ended();
+        return;
+    }
+    const VersionFate::Generation begun = version->fate.commit_begins();
+    state_.env.store.head(writer->key(), [this, node, writer, version, begun, reply = std::move(reply),
+                                          ended = std::move(ended)](const Result<ObjectInfo>& object) {
+        bool is_there = false;
+        {
+            const NodeTable::Lock lock = state_.nodes.lock();
+            is_there = object && node->committed && node->committed->etag == object->etag;
+        }
+        if (is_there) {
+            static_cast<void>(version->fate.committed(begun));
+            reply({});
+            ended();
+            return;
+        }
+        // The commit finds out what it has to replace, or that the store does not answer.
+        writer->begin_anew();
+        ended();
+        commit_in_order(node, writer, CommitReason::kMade, reply);
+    });
+}
+
+void OpenFiles::replace_earlier_versions(const NodePtr& node, const CommittedObject& object) {
+    std::vector<NodePtr> earlier;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        if (node->removed || node->version == nullptr) {
+            return;
+        }
+        const WrittenVersion::Moment made = node->version->made_at.load();
+        earlier = state_.nodes.overtaken(lock, node->parent, node->name);
+        std::erase_if(earlier, [&node](const NodePtr& version) { return version->id >= node->id; });
+        for (const NodePtr& version : earlier) {
+            WrittenVersion& written = *version->version;
+            written.replaced_at = std::max(written.replaced_at.load(), made);
+            written.replaced_by = object;
+        }
+        const bool is_log = matches_any(node->name, state_.env.write.config.keep_on_kill);
+        if (is_log || (earlier.empty() && node->writable_handles <= 1)) {
+            return;
+        }
+    }
+    earlier.push_back(node);
+    give_up_attempts(earlier);
+}
+
+void OpenFiles::note_committed(const NodePtr& node, const CommittedObject& object, Change change,
+                               std::function<void()> dropped) {
+    const auto drops = std::make_shared<OnceReleased>(std::move(dropped));
+    // fsync before the first write publishes nothing.
+    if (object.etag.empty()) {
+        return;
+    }
+    const ObjectVersion version{object.etag, object.size, object.stored_size, object.modified};
+    bool pages_are_old = false;
+    // Appending leaves the pages before it as they are, and leaves a reader of those its read-ahead.
+    std::uint64_t from = 0;
+    std::vector<Grown> followers;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        const bool is_same = node->committed && node->committed->etag == object.etag;
+        if (is_same && !change.is_made) {
+            return;
+        }
+        if (!is_same) {
+            // Only appended by all writers, or by those that have written since the commit before.
+            const bool only_appended = change.only_appended || node->only_appended;
+            from = only_appended && node->committed ? node->committed->size : 0;
+            followers = note_version(lock, node, version, only_appended);
+        }
+        // Handles that have the file open may have filled pages since the commit before, also by a mapping. Bytes that
+        // were changed, read, and changed back are in them, too.
+        pages_are_old =
+            !node->pages_etag.empty() || node->pages_were_read || node->cached_handles > 0 || node->readers > 0;
+        node->forget_pages();
+        const SteadyTime now = state_.env.clock.now();
+        node->checked = node->linked ? now : SteadyTime{};
+        node->committed_beside.reset();
+        if (!node->linked) {
+            // The name has another node by now, and the bucket this commit: the next lookup has to ask.
+            if (const NodePtr current = state_.nodes.child(lock, node->parent, node->name)) {
+                current->checked = SteadyTime{};
+                current->committed_beside = std::make_unique<const std::string>(object.etag);
+            }
+        }
+    }
+    if (pages_are_old) {
+        state_.env.kernel_cache.invalidate_inode(node->id, {.from = from, .held = drops});
+    }
+    for (const Grown& follower : followers) {
+        show_growth(follower, version, drops);
+    }
+    if (pages_are_old || !followers.empty()) {
+        waits_.after(kLongestDrop, [late = std::weak_ptr(drops)] {
+            if (const auto waiting = late.lock()) {
+                waiting->run();
+            }
+        });
+    }
+}
+
+std::vector<OpenFiles::Grown> OpenFiles::note_version(const NodeTable::Lock& lock, const NodePtr& node,
+                                                      const ObjectVersion& version, bool only_appended) {
+    counters_.committed(version.size, version.stored_size);
+    if (node->parent != nullptr) {
+        lookups_.forget_listed(node->parent->id, node->name);
+    }
+    const bool had_bytes = node->committed && node->committed->size > 0;
+    node->committed = version;
+    node->reader = nullptr;
+    node->rewrites += only_appended ? 0 : 1;
+    std::vector<Grown> grown;
+    for (const NodePtr& follower : NodeTable::followers(lock, *node)) {
+        grown.push_back({follower, only_appended && follower->committed ? follower->committed->size : 0});
+        if (only_appended) {
+            follower->grown = std::make_unique<ObjectVersion>(version);
+        } else {
+            state_.nodes.stop_following(lock, follower);
+        }
+    }
+    // A process that has read the version before may have mapped it, and fills pages of this inode with it: the next
+    // open gets another inode.
+    const bool is_read_as_before =
+        had_bytes && !only_appended && node->readers > 0 && (node->writer == nullptr || !node->writer->readable());
+    // What was written by another node's inode does not show in the size that the kernel has of this one.
+    node->has_uncertain_size = node->has_uncertain_size || node->shares_inode || is_read_as_before;
+    return grown;
+}
+
+}  // namespace ckptfs::fs

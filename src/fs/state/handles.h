@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// Open files.
+//
+// Ownership: the table owns a handle from open to release; requests under way share it.
+// Threads: the table guards itself. A handle's own mutex is a leaf.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.h"
+#include "fs/file_operations.h"
+#include "fs/passthrough.h"
+#include "fs/state/nodes.h"
+
+namespace ckptfs::fs {
+
+// `flags`: those of open(2).
+inline bool writes(int flags) {
+    return (flags & O_ACCMODE) != O_RDONLY;
+}
+
+struct Handle {
+    Handle() = default;
+    Handle(std::shared_ptr<FileReader> its_reader, ReadPace its_pace)
+        : pace(its_pace),
+          reader(std::move(its_reader)),
+          stream(reader != nullptr ? reader->open_stream(pace) : nullptr) {}
+
+    // The flags of open(2).
+    int flags = 0;
+    NodePtr node;
+    pid_t opener = 0;
+    // Inode number by which the kernel knows the handle: not that of `node` if the handle has a version of its own.
+    std::uint64_t inode = 0;
+    // `inode` is not that of `node`, which a write is to know without locking the table. Set once, before other threads
+    // find the handle.
+    bool has_earlier_inode = false;
+    // When the handle truncated the file; 0 if it did not.
+    WrittenVersion::Moment truncated_at = 0;
+    // When the handle was opened. For one that did not truncate it shows whether it belongs to what another handle
+    // truncated before.
+    WrittenVersion::Moment opened_at = 0;
+    // The handle was opened with O_TRUNC and has written nothing yet: its first write decides which version it goes to.
+    std::atomic<bool> has_only_truncated = false;
+    // No process ever had the handle.
+    std::atomic<bool> is_disowned = false;
+    // The handle is that of truncate(2) by name: no process holds it, and nothing is written by it. Set once at open.
+    bool is_by_name = false;
+    // The connection to the kernel ended before the RELEASE of this handle came.
+    std::atomic<bool> is_cut_off = false;
+    // The process that opened the handle has since truncated the name through another one, and has committed that or
+    // writes it under a lock on the file.
+    std::atomic<bool> is_given_up = false;
+    // A write or truncation through this handle was refused because is_given_up is set.
+    std::atomic<bool> was_refused = false;
+    // Set once at open; empty for handles that only read.
+    std::shared_ptr<FileWriter> writer;
+    // The writer that serves reads of a file that is being changed, in place of `reader`. For a read-only handle the
+    // first read decides what later ones see; a writable one has its own writer.
+    std::shared_ptr<FileWriter> changing GUARDED_BY(node_table);
+    // The handle has read something that was not saved.
+    bool has_read_changes GUARDED_BY(node_table) = false;
+    bool has_read GUARDED_BY(node_table) = false;
+    // Node::rewrites at the open or the first read.
+    std::uint64_t rewrites GUARDED_BY(node_table) = 0;
+    // The kernel dropped its pages of the inode before the caller got this handle.
+    bool dropped_pages GUARDED_BY(node_table) = false;
+    // The handle was opened while an open for writing was on its way.
+    bool may_change GUARDED_BY(node_table) = false;
+    ReadPace pace = ReadPace::kFull;
+    // `is_cached`: only reads, through the page cache or past this process. `is_passed_through`: past this process.
+    bool is_cached GUARDED_BY(node_table) = false;
+    bool is_passed_through GUARDED_BY(node_table) = false;
+    // The handle reads a version that another mount put in place of the one being written here: it is no version of the
+    // node.
+    bool is_of_another_mount GUARDED_BY(node_table) = false;
+
+    // Set once at open, with `writer`.
+    std::shared_ptr<WrittenVersion> version;
+
+    // The last thread that wrote, and the generation for which that is noted in `version`: in one word, as two threads
+    // may note theirs at once.
+    std::atomic<std::uint64_t> noted = VersionFate::kNever;
+
+    // Where the last answered read ended, and when; for progress reports.
+    std::atomic<std::uint64_t> read_until = 0;
+    std::atomic<SteadyTime> last_read = SteadyTime{};
+
+    Mutex mutex;
+    std::shared_ptr<FileReader> reader GUARDED_BY(mutex);
+    std::shared_ptr<ReadStream> stream GUARDED_BY(mutex);
+};
+
+using HandlePtr = std::shared_ptr<Handle>;
+
+class HandleTable {
+public:
+    HandleId add(HandlePtr handle) {
+        MutexLock lock(mutex_);
+        const HandleId id = next_id_++;
+        handles_.emplace(id, std::move(handle));
+        return id;
+    }
+
+    // Null for a handle that was released.
+    [[nodiscard]] HandlePtr find(HandleId id) const {
+        MutexLock lock(mutex_);
+        const auto found = handles_.find(id);
+        return found == handles_.end() ? nullptr : found->second;
+    }
+
+    [[nodiscard]] std::vector<HandlePtr> all() const {
+        MutexLock lock(mutex_);
+        std::vector<HandlePtr> all;
+        all.reserve(handles_.size());
+        for (const auto& [id, handle] : handles_) {
+            all.push_back(handle);
+        }
+        return all;
+    }
+
+    [[nodiscard]] std::vector<HandleId> ids() const {
+        MutexLock lock(mutex_);
+        std::vector<HandleId> ids;
+        ids.reserve(handles_.size());
+        for (const auto& [id, handle] : handles_) {
+            ids.push_back(id);
+        }
+        return ids;
+    }
+
+    // Requests under way keep the handle that they have found.
+    void replace(HandleId id, HandlePtr handle) {
+        MutexLock lock(mutex_);
+        handles_[id] = std::move(handle);
+    }
+
+    HandlePtr remove(HandleId id) {
+        MutexLock lock(mutex_);
+        const auto found = handles_.find(id);
+        if (found == handles_.end()) {
+            return nullptr;
+        }
+        HandlePtr handle = std::move(found->second);
+        handles_.erase(found);
+        return handle;
+    }
+
+private:
+    mutable Mutex mutex_;
+    HandleId next_id_ GUARDED_BY(mutex_) = 1;
+    std::unordered_map<HandleId, HandlePtr> handles_ GUARDED_BY(mutex_);
+};
+
+}  // namespace ckptfs::fs
