@@ -11,6 +11,8 @@
 #include "ckptfs/bucket_layout.h"
 #include "ckptfs/log.h"
 #include "fs/files/extended_attributes.h"
+#include "fs/files/file_reads.h"
+#include "fs/files/file_status.h"
 #include "fs/files/open_files.h"
 #include "fs/gate/lost_changes.h"
 #include "fs/gate/unfinished_files.h"
@@ -55,11 +57,18 @@ public:
           directories_(state_, lookups_, repairs_, batches_),
           symlinks_(state_, lookups_, gate_),
           specials_(state_, lookups_),
-          open_files_(state_, lookups_, gate_),
+          draining_(state_),
+          pages_(state_),
+          failures_(state_, counters_, pages_, draining_),
+          commits_(state_, lookups_, gate_, handles_, counters_, pages_, draining_),
+          closes_(state_, handles_, commits_, failures_, draining_),
+          reads_(state_, handles_, counters_, pages_),
+          status_(state_, handles_, counters_),
+          open_files_(state_, lookups_, handles_, counters_, pages_, failures_, commits_, closes_),
           extended_(state_),
-          renames_(state_, lookups_, directories_, open_files_, gate_),
+          renames_(state_, lookups_, directories_, commits_, failures_, gate_),
           links_(state_, lookups_, gate_),
-          names_(state_, gate_, open_files_, renames_, links_, symlinks_, directories_, specials_),
+          names_(state_, gate_, commits_, renames_, links_, symlinks_, directories_, specials_),
           unfinished_(state_) {}
 
     void lookup(NodeId parent, std::string name, const Caller& caller, Reply<Entry> reply) override {
@@ -76,13 +85,13 @@ public:
     // A node is one version, so that its attributes need no request: a name that holds another version is found out by
     // lookup. A handle may have a version of its own.
     void getattr(NodeId id, std::optional<HandleId> handle, pid_t thread, Reply<Attributes> reply) override {
-        const std::optional<pid_t> process = handle ? std::nullopt : open_files_.process_to_tell_by(id, thread);
+        const std::optional<pid_t> process = handle ? std::nullopt : status_.process_to_tell_by(id, thread);
         Result<Attributes> attributes = failure(ESTALE, "the file is gone");
         {
             const NodeTable::Lock lock = state_.nodes.lock();
             const NodePtr node = state_.nodes.find(lock, id);
             if (node != nullptr && !only_to_be_unlinked(lock, node)) {
-                attributes = open_files_.attributes(lock, *node, handle, process);
+                attributes = status_.attributes(lock, *node, handle, process);
             }
         }
         reply(std::move(attributes));
@@ -141,17 +150,17 @@ public:
     }
 
     void rmdir(NodeId parent, std::string name, Reply<void> reply) override {
-        names_.rmdir(parent, name, counted(OpenFiles::NameChange::kRemoval, name, std::move(reply)));
+        names_.rmdir(parent, name, counted(Draining::NameChange::kRemoval, name, std::move(reply)));
     }
 
     void unlink(NodeId parent, std::string name, Reply<void> reply) override {
-        names_.unlink(parent, name, counted(OpenFiles::NameChange::kRemoval, name, std::move(reply)));
+        names_.unlink(parent, name, counted(Draining::NameChange::kRemoval, name, std::move(reply)));
     }
 
     void rename(NodeId parent, std::string name, NodeId new_parent, std::string new_name, unsigned flags, Caller caller,
                 Reply<void> reply) override {
         names_.rename(parent, name, new_parent, new_name, flags, caller,
-                      counted(OpenFiles::NameChange::kRename, name, std::move(reply)));
+                      counted(Draining::NameChange::kRename, name, std::move(reply)));
     }
 
     void create_file(NodeId parent, std::string name, int flags, Caller caller, Reply<CreatedFile> reply) override {
@@ -163,7 +172,7 @@ public:
     }
 
     void read(HandleId handle, std::uint64_t offset, std::size_t size, Reply<Payload> reply) override {
-        open_files_.read(handle, offset, size, std::move(reply));
+        reads_.read(handle, offset, size, std::move(reply));
     }
 
     void write(HandleId handle, std::uint64_t offset, WriteData data, Caller caller, Reply<void> reply) override {
@@ -176,13 +185,13 @@ public:
                 reply(closed ? lost_.tell_close() : std::move(closed));
             };
         }
-        open_files_.flush(handle, caller, std::move(reply));
+        closes_.flush(handle, caller, std::move(reply));
     }
 
-    void fsync(HandleId handle, Reply<void> reply) override { open_files_.fsync(handle, or_lost(std::move(reply))); }
+    void fsync(HandleId handle, Reply<void> reply) override { closes_.fsync(handle, or_lost(std::move(reply))); }
 
-    void release(HandleId handle, Reply<void> reply) override { open_files_.release(handle, std::move(reply)); }
-    void disown(HandleId handle) override { open_files_.disown(handle); }
+    void release(HandleId handle, Reply<void> reply) override { closes_.release(handle, std::move(reply)); }
+    void disown(HandleId handle) override { closes_.disown(handle); }
 
     void open_directory(NodeId node, Reply<HandleId> reply) override {
         directories_.open(node, logged(std::move(reply)));
@@ -202,7 +211,7 @@ public:
     [[nodiscard]] struct statvfs statfs() const override;
 
     void drain(Reply<void> reply) override {
-        open_files_.drain([this, reply = std::move(reply)](const Status& drained) {
+        draining_.begin([this, reply = std::move(reply)](const Status& drained) {
             batches_.when_all_settled([this, reply, drained] {
                 state_.failed.when_all_recorded([this, reply, drained] {
                     state_.deletes->when_idle([this, reply, drained] { send(drained, reply); });
@@ -215,7 +224,7 @@ public:
         for (const std::string& key : state_.failed.untold()) {
             lines.push_back(format("{}: other mounts were not told that it failed", key));
         }
-        for (const std::string& key : open_files_.cut_off()) {
+        for (const std::string& key : draining_.cut_off()) {
             lines.push_back(format("saving {}: the mount ended before it was closed", key));
         }
         if (const std::string left = state_.env.acknowledging ? state_.env.acknowledging->left() : ""; !left.empty()) {
@@ -223,7 +232,7 @@ public:
         }
         return lines;
     }
-    void disconnected() override { open_files_.disconnected(); }
+    void disconnected() override { closes_.disconnected(); }
     void end_renames(const std::vector<std::string>& record_keys) override {
         for (const std::string& key : record_keys) {
             repairs_.holder_is_dead(key);
@@ -242,10 +251,10 @@ public:
     }
     void change_lost(const std::string& key, const Error& why) override { lost_.add(key, why); }
     void change_made_good(const std::string& key) override { lost_.made_good(key); }
-    [[nodiscard]] std::vector<UploadProgress> uploads() const override { return open_files_.uploads(); }
-    [[nodiscard]] std::vector<ReadProgress> reads() const override { return open_files_.reads(); }
+    [[nodiscard]] std::vector<UploadProgress> uploads() const override { return status_.uploads(); }
+    [[nodiscard]] std::vector<ReadProgress> reads() const override { return status_.reads(); }
     [[nodiscard]] FileStatistics statistics() const override {
-        FileStatistics statistics = open_files_.statistics();
+        FileStatistics statistics = status_.statistics();
         statistics.files_failed += lost_.count();
         statistics.removals_under_way = batches_.under_way();
         statistics.failures_untold = state_.failed.untold().size();
@@ -253,8 +262,8 @@ public:
         return statistics;
     }
     [[nodiscard]] UnwrittenFiles unwritten(std::size_t most) const override { return state_.failed.unwritten(most); }
-    [[nodiscard]] std::vector<std::string> renames() const override { return open_files_.renames(); }
-    std::vector<std::string> abandon(Reply<void> ended) override { return open_files_.abandon(std::move(ended)); }
+    [[nodiscard]] std::vector<std::string> renames() const override { return draining_.renames(); }
+    std::vector<std::string> abandon(Reply<void> ended) override { return draining_.abandon(std::move(ended)); }
 
 private:
     // Replies once what a disk has acknowledged is in the bucket.
@@ -275,11 +284,11 @@ private:
             [this, reply = std::move(reply)](Status synced) { reply(synced ? lost_.tell_sync() : std::move(synced)); };
     }
 
-    Reply<void> counted(OpenFiles::NameChange change, const std::string& name, Reply<void> reply) {
-        open_files_.change_begins(change, name);
+    Reply<void> counted(Draining::NameChange change, const std::string& name, Reply<void> reply) {
+        draining_.change_begins(change, name);
         return [this, change, name, reply = logged(std::move(reply))](Status changed) {
             reply(std::move(changed));
-            open_files_.change_ends(change, name);
+            draining_.change_ends(change, name);
         };
     }
 
@@ -298,6 +307,15 @@ private:
     Directories directories_;
     Symlinks symlinks_;
     SpecialNodes specials_;
+    HandleTable handles_;
+    FileCounters counters_;
+    Draining draining_;
+    KernelPages pages_;
+    FileFailures failures_;
+    FileCommits commits_;
+    FileCloses closes_;
+    FileReads reads_;
+    FileStatus status_;
     OpenFiles open_files_;
     ExtendedAttributes extended_;
     Renames renames_;

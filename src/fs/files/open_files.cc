@@ -123,7 +123,7 @@ void OpenFiles::create(NodeId parent_id, std::string name, int flags, Caller cal
                 state_.nodes.forget(lock, existing, 1);
             }
             if (handle) {
-                disown(*handle);
+                closes_.disown(*handle);
             }
             reply(std::move(file));
         });
@@ -277,7 +277,7 @@ OpenedFile OpenFiles::add_handle(const NodeTable::Lock& lock, const OpenRequest&
     if (writer != nullptr) {
         ++node->writable_handles;
         if (node->writer != writer) {
-            watch(node, writer, request.opener);
+            failures_.watch(node, writer, request.opener);
             node->version = std::make_shared<WrittenVersion>(handle->truncated_at);
             node->only_appended = true;
         }
@@ -311,18 +311,6 @@ OpenedFile OpenFiles::add_handle(const NodeTable::Lock& lock, const OpenRequest&
     }
     opened.handle = handles_.add(std::move(handle));
     return opened;
-}
-
-void OpenFiles::disown(HandleId id) {
-    if (const HandlePtr handle = handles_.find(id)) {
-        handle->is_disowned = true;
-        const NodeTable::Lock lock = state_.nodes.lock();
-        if (handle->is_cached) {
-            // The kernel has not dropped what it has of an earlier version: it does so at an open.
-            handle->node->pages_etag.clear();
-        }
-    }
-    release(id, [](const Status& /*logged*/) {});
 }
 
 // Another mount has replaced what is being written here: the name stays with the writer, which is yet to publish.

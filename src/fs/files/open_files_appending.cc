@@ -98,7 +98,7 @@ Result<HandlePtr> OpenFiles::append_to_later_version(HandleId id, const HandlePt
     Result<HandlePtr> opened = failure(EIO, "not opened");
     NameInDirectory name;
     {
-        const MutexLock first_write(first_write_mutex_);
+        const MutexLock first_write(handles_.first_write);
         const HandlePtr now = handles_.find(id);
         if (now != handle) {
             return now != nullptr ? now : handle;
@@ -116,7 +116,7 @@ Result<HandlePtr> OpenFiles::append_to_later_version(HandleId id, const HandlePt
     }
     state_.env.kernel_cache.invalidate_entry(name.directory, name.name);
     state_.env.kernel_cache.invalidate_inode(handle->node->id);
-    handle->version->closes.when_none([this, handle] { release_writer(handle, [](const Status&) {}); });
+    handle->version->closes.when_none([this, handle] { closes_.release_writer(handle, [](const Status&) {}); });
     return opened;
 }
 

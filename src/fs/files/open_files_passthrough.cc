@@ -4,7 +4,7 @@
 //
 // The kernel cannot change from one way of reading an inode to another while it is open. So if one handle reads past
 // this process, all do that open the node, and a writer gets a node of its own, as for a file that was read
-// (open_files_reading.cc). No handle begins to while others have the node open, or a writer is on its way to it.
+// (file_reads.h). No handle begins to while others have the node open, or a writer is on its way to it.
 // Handles that read so do not follow what is appended: the kernel would show a size that the file on the disk does not
 // have. Logs, which are followed, are left to this process.
 #include <fcntl.h>
@@ -59,15 +59,8 @@ void OpenFiles::pass_through(const NodeTable::Lock& lock, const OpenRequest& req
     handle.is_passed_through = true;
     opened = OpenedFile{};
     opened.backing = node.backing->number();
-    begin_reading(lock, handle);
+    FileReads::begin_reading(lock, handle);
     counters_.passed_through();
-}
-
-void OpenFiles::end_passing_through(const NodeTable::Lock& /*lock*/, Handle& handle) {
-    Node& node = *handle.node;
-    if (std::exchange(handle.is_passed_through, false) && --node.passed_handles == 0) {
-        node.backing.reset();
-    }
 }
 
 void OpenFiles::note_open_to_write(const NodeTable::Lock& /*lock*/, const OpenRequestPtr& request) {

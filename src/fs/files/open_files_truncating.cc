@@ -292,7 +292,7 @@ void OpenFiles::truncate_by_name(NodeId id, std::uint64_t size, int waits, Reply
         return;
     }
     set_size(id_of_handle, handle, size, [this, id_of_handle, handle, answer](const Result<Attributes>& cut) {
-        release(id_of_handle, [answer, handle, cut](Status saved) {
+        closes_.release(id_of_handle, [answer, handle, cut](Status saved) {
             if (const auto failed = handle->writer->failed(); cut && saved && failed && !handle->node->removed) {
                 // Before its release had something to save.
                 saved = failure(*failed);
@@ -371,7 +371,7 @@ void OpenFiles::set_size(HandleId id, HandlePtr handle, std::uint64_t size, cons
             attributes = state_.attributes(lock, *handle->node);
         }
         if (handle->has_earlier_inode) {
-            show_to_cached_readers(*handle->node);
+            pages_.show_to_cached_readers(*handle->node);
         }
         attributes.inode = handle->inode;
         reply(attributes);

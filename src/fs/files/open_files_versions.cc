@@ -114,33 +114,6 @@ ExpectedOpen OpenFiles::expectation(const OpenRequest& request) const {
     return ExpectedOpen{request.thread, writes(request.flags), state_.env.clock.now(), asked};
 }
 
-// The last of the versions is committed. What the same process opened earlier, to write the same file, was for an
-// attempt that failed: a kept exception, or a late garbage collector, closes it in the end, and its buffered data
-// would replace the file.
-void OpenFiles::give_up_attempts(const std::vector<NodePtr>& versions) {
-    const NodePtr& committed = versions.back();
-    const std::vector<HandlePtr> handles = handles_.all();
-    std::map<pid_t, WrittenVersion::Moment> openers;
-    for (const HandlePtr& handle : handles) {
-        if (handle->node == committed && handle->noted != VersionFate::kNever) {
-            WrittenVersion::Moment& last = openers[handle->opener];
-            last = std::max(last, handle->opened_at);
-        }
-    }
-    openers.erase(kUnseenProcess);
-    for (const HandlePtr& handle : handles) {
-        const bool is_earlier = handle->node == committed
-                                    ? handle->has_only_truncated.load()
-                                    : handle->version != nullptr && handle->version->is_truncated_away();
-        const auto opener = openers.find(handle->opener);
-        if (is_earlier && (handle->flags & O_APPEND) == 0 && opener != openers.end() &&
-            handle->opened_at <= opener->second &&
-            std::find(versions.begin(), versions.end(), handle->node) != versions.end()) {
-            handle->is_given_up = true;
-        }
-    }
-}
-
 // Gives up what the same process has opened of a lock file before, perhaps with data in a buffer.
 void OpenFiles::give_up_attempts_before(const Handle& handle) const {
     for (const HandlePtr& other : handles_.all()) {
@@ -148,31 +121,6 @@ void OpenFiles::give_up_attempts_before(const Handle& handle) const {
             other->writer != nullptr && (other->flags & O_APPEND) == 0) {
             other->is_given_up = true;
         }
-    }
-}
-
-void OpenFiles::end_versions(const std::vector<NodePtr>& overtaken) {
-    for (const NodePtr& node : overtaken) {
-        std::shared_ptr<FileWriter> writer;
-        std::shared_ptr<WrittenVersion> version;
-        {
-            const NodeTable::Lock lock = state_.nodes.lock();
-            writer = node->writer;
-            version = node->version;
-            node->removed = node->removed || version->is_truncated_away();
-        }
-        if (writer == nullptr) {
-            continue;
-        }
-        if (node->removed) {
-            orphan(writer);
-            continue;
-        }
-        version->has_lost_name = true;
-        Error why;
-        why.message = writer->key() + " was renamed while an earlier version of it was being written; write it anew";
-        log_warning(escaped(why.message));
-        static_cast<void>(wait_for<void>([&](auto done) { writer->abort(why, std::move(done)); }));
     }
 }
 

@@ -19,11 +19,6 @@ constexpr int kThreadBits = 22;
 
 }  // namespace
 
-Failure OpenFiles::refuse_given_up(Handle& handle) {
-    handle.was_refused = true;
-    return failure(ESTALE, handle.writer->key() + ": stale descriptor; this process has since replaced the file");
-}
-
 bool OpenFiles::is_lost_with_its_name(const Status& changed, const Node& node) {
     return !changed && node.removed && changed.error().errno_value == ENOENT;
 }
@@ -63,7 +58,7 @@ void OpenFiles::write(HandleId id, std::uint64_t offset, WriteData data, Caller 
             written = {};
         }
         if (handle->has_earlier_inode) {
-            show_to_cached_readers(*handle->node);
+            pages_.show_to_cached_readers(*handle->node);
         }
         reply(std::move(written));
     };
@@ -114,7 +109,7 @@ Result<HandlePtr> OpenFiles::before_writing(HandleId id, HandlePtr handle, bool 
     NameInDirectory renamed;
     {
         // Where several threads write first, one of them gives the handle its version.
-        const MutexLock first_write(first_write_mutex_);
+        const MutexLock first_write(handles_.first_write);
         const HandlePtr now = handles_.find(id);
         if (now != handle || !handle->has_only_truncated) {
             return now != nullptr ? now : handle;
@@ -162,7 +157,7 @@ Result<HandlePtr> OpenFiles::before_writing(HandleId id, HandlePtr handle, bool 
     }
     state_.env.kernel_cache.invalidate_entry(renamed.directory, renamed.name);
     // As if it had been closed: what others wrote to the version is theirs to publish.
-    handle->version->closes.when_none([this, handle] { release_writer(handle, [](const Status&) {}); });
+    handle->version->closes.when_none([this, handle] { closes_.release_writer(handle, [](const Status&) {}); });
     return own;
 }
 
@@ -191,18 +186,10 @@ HandlePtr OpenFiles::own_version(const NodeTable::Lock& lock, const Handle& open
     if (handle->writer->readable()) {
         handle->changing = handle->writer;
     }
-    watch(fresh, handle->writer, opened.opener);
+    failures_.watch(fresh, handle->writer, opened.opener);
     live_logs_.opened(lock, *fresh);
     fresh->writer = handle->writer;
     return handle;
-}
-
-int OpenFiles::count_other_handles(const Handle& handle, pid_t process) const {
-    const std::vector<HandlePtr> all = handles_.all();
-    return static_cast<int>(std::count_if(all.begin(), all.end(), [&](const HandlePtr& other) {
-        return other.get() != &handle && other->writer != nullptr && other->opener == process &&
-               other->inode == handle.inode && (other->flags & O_ACCMODE) == (handle.flags & O_ACCMODE);
-    }));
 }
 
 // What was only appended to may be published as it grows, also if it was truncated meanwhile; from now on it may not.

@@ -96,7 +96,8 @@ void GuardedNames::rename_now(const NameInDirectory& from, const NameInDirectory
         node = directory ? state_.nodes.child(lock, *directory, from.name) : nullptr;
     }
     if (node != nullptr && is_special(node->type)) {
-        specials_.rename(from, to, flags, orphan(), then_forget(key(to.directory, to.name), std::move(reply)));
+        specials_.rename(from, to, flags, FileFailures::orphan,
+                         then_forget(key(to.directory, to.name), std::move(reply)));
         taken();
         return;
     }
@@ -194,7 +195,7 @@ void GuardedNames::publish(RenamedFile renamed, bool is_directory, std::function
         taken();
         return;
     }
-    open_files_.allow_marker(renamed.new_key, renamed.old_key, [=, this](Result<StillCounts> allowed) {
+    commits_.allow_marker(renamed.new_key, renamed.old_key, [=, this](Result<StillCounts> allowed) {
         if (allowed) {
             change(std::move(*allowed), then_make_good<T>(renamed, is_directory, reply));
             taken();
@@ -220,21 +221,17 @@ Reply<T> GuardedNames::then_make_good(RenamedFile renamed, bool is_directory, Re
     };
 }
 
-Directories::Orphan GuardedNames::orphan() {
-    return [this](const std::shared_ptr<FileWriter>& writer) { open_files_.orphan(writer); };
-}
-
 void GuardedNames::unlink(NodeId parent, const std::string& name, Reply<void> reply) {
     // Begins before earlier removals are made, which it may have to wait for.
-    in_turn({{parent, name}},
-            [=, this, ended = begin_change({{parent, name}}, std::move(reply))](const PlaceTaken& taken) {
-                if (specials_.unlink(parent, name)) {
-                    taken();
-                    ended({});
-                } else {
-                    directories_.unlink(parent, name, orphan(), taken, then_forget(key(parent, name), ended));
-                }
-            });
+    in_turn(
+        {{parent, name}}, [=, this, ended = begin_change({{parent, name}}, std::move(reply))](const PlaceTaken& taken) {
+            if (specials_.unlink(parent, name)) {
+                taken();
+                ended({});
+            } else {
+                directories_.unlink(parent, name, FileFailures::orphan, taken, then_forget(key(parent, name), ended));
+            }
+        });
 }
 
 // Clears the failure of a file under this name, once the name is removed.
@@ -250,7 +247,7 @@ Reply<void> GuardedNames::then_forget(std::string key, Reply<void> reply) {
 
 void GuardedNames::rmdir(NodeId parent, const std::string& name, Reply<void> reply) {
     in_turn({{parent, name}}, [=, this, reply = std::move(reply)](const PlaceTaken& taken) {
-        directories_.rmdir(parent, name, orphan(), taken,
+        directories_.rmdir(parent, name, FileFailures::orphan, taken,
                            [this, key = key(parent, name), reply](const Status& removed) {
                                if (removed) {
                                    state_.failed.clear_below(key + "/", [reply] { reply({}); });

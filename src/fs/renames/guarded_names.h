@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "fs/files/open_files.h"
+#include "fs/files/file_commits.h"
 #include "fs/gate/commit_gate.h"
 #include "fs/names/directories.h"
 #include "fs/names/links.h"
@@ -30,11 +30,11 @@ namespace ckptfs::fs {
 
 class GuardedNames {
 public:
-    GuardedNames(SharedState& state, CommitGate& gate, OpenFiles& open_files, Renames& renames, Links& links,
+    GuardedNames(SharedState& state, CommitGate& gate, FileCommits& commits, Renames& renames, Links& links,
                  Symlinks& symlinks, Directories& directories, SpecialNodes& specials)
         : state_(state),
           gate_(gate),
-          open_files_(open_files),
+          commits_(commits),
           renames_(renames),
           links_(links),
           symlinks_(symlinks),
@@ -75,11 +75,10 @@ private:
     [[nodiscard]] Reply<T> then_make_good(RenamedFile renamed, bool is_directory, Reply<T> reply);
 
     [[nodiscard]] Reply<void> then_forget(std::string key, Reply<void> reply);
-    [[nodiscard]] Directories::Orphan orphan();
 
     SharedState& state_;
     CommitGate& gate_;
-    OpenFiles& open_files_;
+    FileCommits& commits_;
     Renames& renames_;
     Links& links_;
     Symlinks& symlinks_;

@@ -233,7 +233,7 @@ void Renames::note_new_place(const NodePtr& node, const NodePtr& parent, const s
     }
     tell_writer();
     for (const std::shared_ptr<FileWriter>& writer : replaced) {
-        open_files_.orphan(writer);
+        FileFailures::orphan(writer);
     }
 }
 
@@ -259,7 +259,7 @@ void Renames::end_overtaken(const Move& move) {
         const NodeTable::Lock lock = state_.nodes.lock();
         overtaken = state_.nodes.overtaken(lock, move.old_parent, move.old_name);
     }
-    open_files_.end_versions(overtaken);
+    failures_.end_versions(overtaken);
 }
 
 Result<bool> Renames::publish_under_new_name(const Move& move) {
@@ -286,7 +286,7 @@ Result<bool> Renames::publish_under_new_name(const Move& move, const std::shared
     if (const std::optional<Error> failed = writer->failed()) {
         return failure(*failed);
     }
-    if (version->fate.left_by_killed_writer() || open_files_.is_left_half(*move.node, *version)) {
+    if (version->fate.left_by_killed_writer() || commits_.is_left_half(*move.node, *version)) {
         return failure(lost_error(*writer));
     }
     const std::string in_bucket = etag_under_name(*move.node);
@@ -304,7 +304,7 @@ Result<bool> Renames::publish_under_new_name(const Move& move, const std::shared
     if (!counts) {
         return failure(counts.error());
     }
-    if (!moved && open_files_.is_left_half(*move.node, *version)) {
+    if (!moved && commits_.is_left_half(*move.node, *version)) {
         // Since the gate was asked.
         return failure(lost_error(*writer));
     }
@@ -320,7 +320,7 @@ Result<bool> Renames::publish_under_new_name(const Move& move, const std::shared
         replaced = take_name(lock, move.node, move.new_parent, move.new_name);
     }
     for (const std::shared_ptr<FileWriter>& other : replaced) {
-        open_files_.orphan(other);
+        FileFailures::orphan(other);
     }
     if (in_bucket.empty()) {
         return true;
@@ -372,7 +372,7 @@ Status Renames::commit_writer(const NodePtr& node, const std::shared_ptr<FileWri
 void Renames::start_commit(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, const StillCounts& counts,
                            std::function<void(Status)> done) {
     auto committed = std::make_shared<Status>();
-    open_files_.commit(
+    commits_.commit(
         node, writer, CommitReason::kRename, {counts, nullptr},
         [committed](Status status) {
             if (!status) {

@@ -22,7 +22,8 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "fs/files/open_files.h"
+#include "fs/files/file_commits.h"
+#include "fs/files/file_failures.h"
 #include "fs/gate/commit_gate.h"
 #include "fs/names/directories.h"
 #include "fs/objects/tree_copy.h"
@@ -32,8 +33,14 @@ namespace ckptfs::fs {
 
 class Renames {
 public:
-    Renames(SharedState& state, Lookups& lookups, Directories& directories, OpenFiles& open_files, CommitGate& gate)
-        : state_(state), lookups_(lookups), directories_(directories), open_files_(open_files), gate_(gate) {}
+    Renames(SharedState& state, Lookups& lookups, Directories& directories, FileCommits& commits,
+            FileFailures& failures, CommitGate& gate)
+        : state_(state),
+          lookups_(lookups),
+          directories_(directories),
+          commits_(commits),
+          failures_(failures),
+          gate_(gate) {}
 
     void rename(NodeId parent, std::string name, NodeId new_parent, std::string new_name, unsigned flags,
                 StillCounts counts, Reply<void> reply);
@@ -123,7 +130,8 @@ private:
     SharedState& state_;
     Lookups& lookups_;
     Directories& directories_;
-    OpenFiles& open_files_;
+    FileCommits& commits_;
+    FileFailures& failures_;
     CommitGate& gate_;
 };
 

@@ -137,7 +137,7 @@ void Renames::note_moved_directory(const Move& move, const Copies& copies) {
     for (const std::function<void()>& tell : tell_writers) {
         tell();
     }
-    open_files_.end_versions(overtaken);
+    failures_.end_versions(overtaken);
     if (state_.env.read.files != nullptr) {
         keep_copies(*state_.env.read.files, copies);
     }

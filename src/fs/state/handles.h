@@ -8,7 +8,9 @@
 #include <fcntl.h>
 #include <sys/types.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
@@ -101,8 +103,30 @@ struct Handle {
 
 using HandlePtr = std::shared_ptr<Handle>;
 
+// The last handle that the kernel reads past this process takes the backing file with it.
+inline void end_passing_through(const NodeTable::Lock& /*lock*/, Handle& handle) REQUIRES(node_table) {
+    Node& node = *handle.node;
+    if (std::exchange(handle.is_passed_through, false) && --node.passed_handles == 0) {
+        node.backing.reset();
+    }
+}
+
+[[nodiscard]] inline Failure bad_handle() {
+    return failure(EBADF, "not an open file");
+}
+
+// Refuses a change by a handle whose file its process has replaced since; the handle's close fails, too.
+[[nodiscard]] inline Failure refuse_given_up(Handle& handle) {
+    handle.was_refused = true;
+    return failure(ESTALE, handle.writer->key() + ": stale descriptor; this process has since replaced the file");
+}
+
 class HandleTable {
 public:
+    // Held while a first write, or an append, gives a handle another version, and while a handle is released: one of
+    // them comes first.
+    Mutex first_write;
+
     HandleId add(HandlePtr handle) {
         MutexLock lock(mutex_);
         const HandleId id = next_id_++;
@@ -125,6 +149,15 @@ public:
             all.push_back(handle);
         }
         return all;
+    }
+
+    // Number of other writable handles that `process` opened on the same inode with the same access mode.
+    [[nodiscard]] int count_others(const Handle& handle, pid_t process) const {
+        const std::vector<HandlePtr> others = all();
+        return static_cast<int>(std::count_if(others.begin(), others.end(), [&](const HandlePtr& other) {
+            return other.get() != &handle && other->writer != nullptr && other->opener == process &&
+                   other->inode == handle.inode && (other->flags & O_ACCMODE) == (handle.flags & O_ACCMODE);
+        }));
     }
 
     [[nodiscard]] std::vector<HandleId> ids() const {

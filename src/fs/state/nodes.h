@@ -177,7 +177,7 @@ public:
     // Number of commits that did more than append: a handle that has read earlier content sees nothing of the new one.
     std::uint64_t rewrites GUARDED_BY(node_table) = 0;
     // A file that is appended to while others have it open gets a new node. The earlier nodes follow it: they show what
-    // it has committed, and only that (open_files_reading.cc). `followers` lead from the longer file's node to them,
+    // it has committed, and only that (file_reads.h). `followers` lead from the longer file's node to them,
     // `grows_as` leads back.
     std::vector<std::weak_ptr<Node>> followers GUARDED_BY(node_table);
     NodePtr grows_as GUARDED_BY(node_table);

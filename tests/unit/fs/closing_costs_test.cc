@@ -90,7 +90,14 @@ struct Parts {
     RenameRepairs repairs{state, gate};
     UnlinkBatches batches{state};
     Lookups lookups{state, repairs, batches};
-    OpenFiles files{state, lookups, gate};
+    HandleTable handles;
+    FileCounters counters;
+    Draining draining{state};
+    KernelPages pages{state};
+    FileFailures failures{state, counters, pages, draining};
+    FileCommits commits{state, lookups, gate, handles, counters, pages, draining};
+    FileCloses closes{state, handles, commits, failures, draining};
+    OpenFiles files{state, lookups, handles, counters, pages, failures, commits, closes};
 };
 
 // Who looks through the table for writers locks it for as long as that takes.
@@ -104,7 +111,7 @@ TEST_F(FileSystemTest, AReleaseLooksForNoWritersWhereNoUnmountWaits) {
     std::promise<void> answered;
     std::promise<void> table_is_locked;
     auto released = std::async(std::launch::async, [&] {
-        parts.files.release(opened->handle, [&](const Status&) {
+        parts.closes.release(opened->handle, [&](const Status&) {
             answered.set_value();
             table_is_locked.get_future().wait();
         });

@@ -13,7 +13,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Of open_files_closing.cc.
+// Of file_closes.cc.
 constexpr milliseconds kFlushFollows{10};
 
 class CommitOrderTest : public FileSystemTest {

@@ -1,14 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that fail, and what must not be published over them.
+#include "fs/files/file_failures.h"
+
 #include <utility>
 
+#include "base/store_wait.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
-#include "fs/files/open_files.h"
 
 namespace ckptfs::fs {
 
-void OpenFiles::watch(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, pid_t opener, EndOfFile end) {
+Error lost_error(const FileWriter& writer) {
+    Error why;
+    why.message = writer.key() + " is not published: its writer was killed before it was closed";
+    return why;
+}
+
+Error removed_error(const FileWriter& writer) {
+    Error why;
+    why.errno_value = ENOENT;
+    why.message = writer.key() + " was removed or renamed over while it was written";
+    return why;
+}
+
+void FileFailures::watch(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, pid_t opener, EndOfFile end) {
     writer->when_failed(
         [this, weak = std::weak_ptr(node), weak_writer = std::weak_ptr(writer), opener, end](const Error& error) {
             if (end == EndOfFile::kFailed) {
@@ -19,7 +33,7 @@ void OpenFiles::watch(const NodePtr& node, const std::shared_ptr<FileWriter>& wr
             const NodePtr failed = weak.lock();
             const std::shared_ptr<FileWriter> its_writer = weak_writer.lock();
             if (failed != nullptr && its_writer != nullptr) {
-                drop_written_pages(failed, *its_writer);
+                pages_.drop_written_pages(failed, *its_writer);
                 note_failed(*failed, *its_writer, opener, error);
             }
         });
@@ -37,7 +51,7 @@ void OpenFiles::watch(const NodePtr& node, const std::shared_ptr<FileWriter>& wr
         });
 }
 
-std::string OpenFiles::key_of_failure(const Node& node, const FileWriter& writer) const {
+std::string FileFailures::key_of_failure(const Node& node, const FileWriter& writer) const {
     const NodeTable::Lock lock = state_.nodes.lock();
     const bool stayed_behind = node.version != nullptr && node.version->stayed_behind && node.parent != nullptr;
     return stayed_behind ? state_.key(lock, node) : writer.key();
@@ -45,7 +59,7 @@ std::string OpenFiles::key_of_failure(const Node& node, const FileWriter& writer
 
 // Whether what has the name by now was written on this mount, or the file can no longer get it. Not where an open with
 // O_TRUNC took the name, and its process ended before it came back: the file would still have been published.
-bool OpenFiles::has_lost_its_name(const NodeTable::Lock& lock, const Node& node) const {
+bool FileFailures::has_lost_its_name(const NodeTable::Lock& lock, const Node& node) const {
     if (node.removed || node.parent == nullptr) {
         return true;
     }
@@ -62,7 +76,7 @@ bool OpenFiles::has_lost_its_name(const NodeTable::Lock& lock, const Node& node)
             named->committed.value_or(ObjectVersion{}).etag != node.committed.value_or(ObjectVersion{}).etag);
 }
 
-void OpenFiles::note_failed(const Node& node, const FileWriter& writer, pid_t opener, const Error& error) {
+void FileFailures::note_failed(const Node& node, const FileWriter& writer, pid_t opener, const Error& error) {
     FailedFile file;
     file.key = key_of_failure(node, writer);
     file.reason = error.message;
@@ -100,7 +114,7 @@ void OpenFiles::note_failed(const Node& node, const FileWriter& writer, pid_t op
 }
 
 // A caller that gets the error may tell other processes, which commit from another node.
-void OpenFiles::answer_failed(const Handle& handle, const Error& error, std::function<void()> answer) {
+void FileFailures::answer_failed(const Handle& handle, const Error& error, std::function<void()> answer) {
     const std::shared_ptr<FileWriter>& writer = handle.writer;
     note_failed(*handle.node, *writer, handle.opener, error);
     std::function<void()> in_time = state_.failed.in_time(std::move(answer));
@@ -109,21 +123,55 @@ void OpenFiles::answer_failed(const Handle& handle, const Error& error, std::fun
         error, [this, key, in_time = std::move(in_time)](const Status&) { state_.failed.when_recorded(key, in_time); });
 }
 
-void OpenFiles::abort_killed(const Handle& handle, std::function<void()> ended) {
+void FileFailures::abort_killed(const Handle& handle, std::function<void()> ended) {
     give_up(handle, lost_error(*handle.writer), EndOfFile::kHeldBack, std::move(ended));
 }
 
-void OpenFiles::give_up(const Handle& handle, const Error& why, EndOfFile end, std::function<void()> ended) {
+void FileFailures::give_up(const Handle& handle, const Error& why, EndOfFile end, std::function<void()> ended) {
     log_warning(escaped(why.message));
     watch(handle.node, handle.writer, handle.opener, end);
-    abort_begins();
+    draining_.abort_begins();
     const std::string key = key_of_failure(*handle.node, *handle.writer);
     handle.writer->abort(why, [this, key, ended = std::move(ended)](const Status&) {
         state_.failed.when_recorded(key, [this, ended] {
             ended();
-            abort_ends();
+            draining_.abort_ends();
         });
     });
+}
+
+void FileFailures::orphan(const std::shared_ptr<FileWriter>& writer) {
+    // No marker waits for it.
+    writer->when_failed(nullptr);
+    const Status ended = wait_for<void>([&](auto done) { writer->orphan(removed_error(*writer), std::move(done)); });
+    if (!ended) {
+        log_warning(escaped(ended.error().message));
+    }
+}
+
+void FileFailures::end_versions(const std::vector<NodePtr>& overtaken) {
+    for (const NodePtr& node : overtaken) {
+        std::shared_ptr<FileWriter> writer;
+        std::shared_ptr<WrittenVersion> version;
+        {
+            const NodeTable::Lock lock = state_.nodes.lock();
+            writer = node->writer;
+            version = node->version;
+            node->removed = node->removed || version->is_truncated_away();
+        }
+        if (writer == nullptr) {
+            continue;
+        }
+        if (node->removed) {
+            orphan(writer);
+            continue;
+        }
+        version->has_lost_name = true;
+        Error why;
+        why.message = writer->key() + " was renamed while an earlier version of it was being written; write it anew";
+        log_warning(escaped(why.message));
+        static_cast<void>(wait_for<void>([&](auto done) { writer->abort(why, std::move(done)); }));
+    }
 }
 
 }  // namespace ckptfs::fs

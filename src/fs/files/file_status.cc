@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stat(2) and ckptfs status tell of the files that are open.
-#include <utility>
+#include "fs/files/file_status.h"
 
-#include "fs/files/open_files.h"
+#include <utility>
 
 namespace ckptfs::fs {
 
@@ -13,7 +12,7 @@ constexpr Milliseconds kStillReading{5'000};
 
 }  // namespace
 
-std::vector<UploadProgress> OpenFiles::uploads() const {
+std::vector<UploadProgress> FileStatus::uploads() const {
     std::vector<UploadProgress> uploads;
     const NodeTable::Lock lock = state_.nodes.lock();
     for (const NodePtr& node : state_.nodes.with_writers(lock)) {
@@ -23,7 +22,7 @@ std::vector<UploadProgress> OpenFiles::uploads() const {
     return uploads;
 }
 
-std::vector<ReadProgress> OpenFiles::reads() const {
+std::vector<ReadProgress> FileStatus::reads() const {
     const SteadyTime now = state_.env.clock.now();
     std::vector<ReadProgress> reads;
     for (const HandlePtr& handle : handles_.all()) {
@@ -35,25 +34,14 @@ std::vector<ReadProgress> OpenFiles::reads() const {
     return reads;
 }
 
-FileStatistics OpenFiles::statistics() const {
+FileStatistics FileStatus::statistics() const {
     FileStatistics statistics = counters_.snapshot();
     const NodeTable::Lock lock = state_.nodes.lock();
     statistics.names_known = state_.nodes.size(lock);
     return statistics;
 }
 
-std::vector<std::string> OpenFiles::renames() const {
-    std::vector<std::string> names;
-    const MutexLock lock(drain_mutex_);
-    for (const auto& [change, name] : changes_) {
-        if (change == NameChange::kRename) {
-            names.push_back(name);
-        }
-    }
-    return names;
-}
-
-std::optional<pid_t> OpenFiles::process_to_tell_by(NodeId node, pid_t thread) const {
+std::optional<pid_t> FileStatus::process_to_tell_by(NodeId node, pid_t thread) const {
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         const NodePtr found = state_.nodes.find(lock, node);
@@ -65,7 +53,7 @@ std::optional<pid_t> OpenFiles::process_to_tell_by(NodeId node, pid_t thread) co
 }
 
 // Includes handles that the process has closed and that are not released yet.
-NodePtr OpenFiles::opened_last(const NodeTable::Lock& /*lock*/, const Node& node, pid_t process) const {
+NodePtr FileStatus::opened_last(const NodeTable::Lock& /*lock*/, const Node& node, pid_t process) const {
     HandlePtr last;
     for (const HandlePtr& handle : handles_.all()) {
         if (handle->inode == node.inode && handle->opener == process && !handle->is_by_name &&
@@ -76,8 +64,8 @@ NodePtr OpenFiles::opened_last(const NodeTable::Lock& /*lock*/, const Node& node
     return last != nullptr ? last->node : nullptr;
 }
 
-Attributes OpenFiles::attributes(const NodeTable::Lock& lock, const Node& node, std::optional<HandleId> handle_id,
-                                 std::optional<pid_t> process) const {
+Attributes FileStatus::attributes(const NodeTable::Lock& lock, const Node& node, std::optional<HandleId> handle_id,
+                                  std::optional<pid_t> process) const {
     const HandlePtr handle = handle_id && node.shares_inode ? handles_.find(*handle_id) : nullptr;
     NodePtr shown = handle != nullptr ? handle->node : nullptr;
     if (shown == nullptr && node.shares_inode && process) {

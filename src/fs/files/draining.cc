@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which open files a mount waits for at its end, and how it gives up what it cannot wait for.
+#include "fs/files/draining.h"
+
 #include <algorithm>
 #include <optional>
-#include <utility>
 
-#include "base/globs.h"
 #include "fs/all_ended.h"
-#include "fs/files/close_rule.h"
-#include "fs/files/open_files.h"
 
 namespace ckptfs::fs {
-
-namespace {
 
 Error cut_off_error(const FileWriter& writer) {
     Error why;
@@ -19,36 +14,34 @@ Error cut_off_error(const FileWriter& writer) {
     return why;
 }
 
-}  // namespace
-
-void OpenFiles::change_begins(NameChange change, const std::string& name) {
-    const MutexLock lock(drain_mutex_);
+void Draining::change_begins(NameChange change, const std::string& name) {
+    const MutexLock lock(mutex_);
     changes_.emplace(change, name);
 }
 
-void OpenFiles::change_ends(NameChange change, const std::string& name) {
+void Draining::change_ends(NameChange change, const std::string& name) {
     {
-        const MutexLock lock(drain_mutex_);
+        const MutexLock lock(mutex_);
         changes_.extract({change, name});
     }
-    answer_drain();
+    answer();
 }
 
-void OpenFiles::abort_begins() {
-    const MutexLock lock(drain_mutex_);
+void Draining::abort_begins() {
+    const MutexLock lock(mutex_);
     ++aborts_;
 }
 
-void OpenFiles::abort_ends() {
+void Draining::abort_ends() {
     {
-        const MutexLock lock(drain_mutex_);
+        const MutexLock lock(mutex_);
         --aborts_;
     }
-    answer_drain();
+    answer();
 }
 
 // Called before the node forgets the writer: from then on nothing else tells that its upload is still being ended.
-void OpenFiles::drain_after_abort(const std::shared_ptr<FileWriter>& writer) {
+void Draining::after_abort(const std::shared_ptr<FileWriter>& writer) {
     if (writer == nullptr) {
         return;
     }
@@ -58,61 +51,37 @@ void OpenFiles::drain_after_abort(const std::shared_ptr<FileWriter>& writer) {
     }
 }
 
-void OpenFiles::drain(Reply<void> reply) {
+void Draining::begin(Reply<void> reply) {
     state_.draining = true;
     {
-        MutexLock lock(drain_mutex_);
+        MutexLock lock(mutex_);
         waiting_for_drain_.push_back(std::move(reply));
     }
-    answer_drain();
+    answer();
 }
 
-void OpenFiles::disconnected() {
-    if (!state_.disconnected.exchange(true)) {
-        for (const HandleId id : handles_.ids()) {
-            if (const HandlePtr handle = handles_.find(id)) {
-                handle->is_cut_off = true;
-            }
-            release(id, [](const Status& /*logged*/) {});
-        }
-    }
-    answer_drain();
+void Draining::note_cut_off(const std::string& key) {
+    const MutexLock lock(mutex_);
+    cut_off_.push_back(key);
 }
 
-void OpenFiles::release_cut_off(const HandlePtr& handle, const Reply<void>& reply) {
-    // A commit under way may be that of a close.
-    const KeyOrder::Place place = state_.key_order.enter({handle->writer->key()});
-    state_.key_order.when_first(place, [this, handle, reply, place] {
-        state_.key_order.leave(place);
-        const std::shared_ptr<FileWriter>& writer = handle->writer;
-        const VersionState version = handle->version->fate.state(kUnseenProcess, handle->opener);
-        bool is_log = false;
-        {
-            const NodeTable::Lock lock = state_.nodes.lock();
-            is_log = matches_any(handle->node->name, state_.env.write.config.keep_on_kill);
-        }
-        if (writer->failed() || !writer->dirty()) {
-            finish_release(handle, {}, reply);
-        } else if (decide_cut_off(version, is_log) == ReleaseAction::kCommit) {
-            commit_in_order(handle->node, writer, CommitReason::kRelease,
-                            [this, handle, reply](Status saved) { finish_release(handle, std::move(saved), reply); });
-        } else {
-            {
-                const MutexLock lock(drain_mutex_);
-                cut_off_.push_back(writer->key());
-            }
-            give_up(*handle, cut_off_error(*writer), EndOfFile::kFailed,
-                    [this, handle, reply] { finish_release(handle, {}, reply); });
-        }
-    });
-}
-
-std::vector<std::string> OpenFiles::cut_off() const {
-    const MutexLock lock(drain_mutex_);
+std::vector<std::string> Draining::cut_off() const {
+    const MutexLock lock(mutex_);
     return cut_off_;
 }
 
-void OpenFiles::answer_drain() {
+std::vector<std::string> Draining::renames() const {
+    std::vector<std::string> names;
+    const MutexLock lock(mutex_);
+    for (const auto& [change, name] : changes_) {
+        if (change == NameChange::kRename) {
+            names.push_back(name);
+        }
+    }
+    return names;
+}
+
+void Draining::answer() {
     if (!state_.draining) {
         return;
     }
@@ -132,7 +101,7 @@ void OpenFiles::answer_drain() {
     end_unreleased(unreleased);
     std::vector<Reply<void>> replies;
     {
-        MutexLock lock(drain_mutex_);
+        MutexLock lock(mutex_);
         if (!changes_.empty() || aborts_ > 0) {
             return;
         }
@@ -143,10 +112,10 @@ void OpenFiles::answer_drain() {
     }
 }
 
-void OpenFiles::end_unreleased(const std::vector<std::shared_ptr<FileWriter>>& writers) {
+void Draining::end_unreleased(const std::vector<std::shared_ptr<FileWriter>>& writers) {
     for (const std::shared_ptr<FileWriter>& writer : writers) {
         {
-            const MutexLock lock(drain_mutex_);
+            const MutexLock lock(mutex_);
             if (!unreleased_.insert(writer).second) {
                 continue;
             }
@@ -157,7 +126,7 @@ void OpenFiles::end_unreleased(const std::vector<std::shared_ptr<FileWriter>>& w
     }
 }
 
-std::vector<std::string> OpenFiles::abandon(Reply<void> ended) {
+std::vector<std::string> Draining::abandon(Reply<void> ended) {
     std::vector<std::pair<std::shared_ptr<FileWriter>, bool>> writers;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
@@ -179,7 +148,7 @@ std::vector<std::string> OpenFiles::abandon(Reply<void> ended) {
         });
     }
     all_ended->one_more({});
-    const MutexLock lock(drain_mutex_);
+    const MutexLock lock(mutex_);
     for (const auto& [change, name] : changes_) {
         lost.push_back(name + (change == NameChange::kRename ? " (its rename was not finished)"
                                                              : " (its removal was not finished)"));

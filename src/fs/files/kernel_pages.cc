@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel has cached of an open file, and when it is told to drop it.
-#include <utility>
+#include "fs/files/kernel_pages.h"
 
-#include "fs/files/open_files.h"
+#include <utility>
 
 namespace ckptfs::fs {
 
 // The kernel drops what it has of the inode by which a change came.
-void OpenFiles::show_to_cached_readers(const Node& node) {
+void KernelPages::show_to_cached_readers(const Node& node) {
     bool are_there = false;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
@@ -18,7 +17,8 @@ void OpenFiles::show_to_cached_readers(const Node& node) {
     }
 }
 
-void OpenFiles::show_growth(const Grown& grown, const ObjectVersion& shown, const std::shared_ptr<const void>& drops) {
+void KernelPages::show_growth(const Grown& grown, const ObjectVersion& shown,
+                              const std::shared_ptr<const void>& drops) {
     const auto show = [this, follower = grown.node, shown] {
         const NodeTable::Lock lock = state_.nodes.lock();
         if (follower->grown) {
@@ -34,7 +34,7 @@ void OpenFiles::show_growth(const Grown& grown, const ObjectVersion& shown, cons
 }
 
 // The page cache has taken the written pages on their way here. From now on reads get the version before.
-void OpenFiles::drop_written_pages(const NodePtr& node, const FileWriter& writer) {
+void KernelPages::drop_written_pages(const NodePtr& node, const FileWriter& writer) {
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         node->forget_pages();
@@ -46,7 +46,7 @@ void OpenFiles::drop_written_pages(const NodePtr& node, const FileWriter& writer
 
 // An answer that is overtaken by a notice does not teach the kernel the end of the file: up to the size of what was
 // given up it would fill up with zeros, and show them.
-void OpenFiles::drop_pages_between_reads(const NodePtr& node) {
+void KernelPages::drop_pages_between_reads(const NodePtr& node) {
     const auto is_due = [this, node] {
         const NodeTable::Lock lock = state_.nodes.lock();
         node->drops_pages_after_reads = node->reads_across_end > 0;
@@ -55,7 +55,7 @@ void OpenFiles::drop_pages_between_reads(const NodePtr& node) {
     state_.env.kernel_cache.invalidate_inode(node->id, {.is_due = is_due});
 }
 
-Reply<Payload> OpenFiles::noted_across_end(const NodePtr& node, std::uint64_t end, Reply<Payload> reply) {
+Reply<Payload> KernelPages::noted_across_end(const NodePtr& node, std::uint64_t end, Reply<Payload> reply) {
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         if (!node->committed || end <= node->committed->size) {

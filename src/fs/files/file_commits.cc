@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commits: in which order they are made, what holds a commit marker back, and what is noted of a version that was
-// published. Which close is a commit is decided in open_files_closing.cc.
+#include "fs/files/file_commits.h"
+
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -10,7 +10,6 @@
 #include "base/text.h"
 #include "ckptfs/log.h"
 #include "fs/all_ended.h"
-#include "fs/files/open_files.h"
 #include "fs/once_released.h"
 
 namespace ckptfs::fs {
@@ -23,13 +22,13 @@ constexpr Milliseconds kLongestDrop{1000};
 
 }  // namespace
 
-bool OpenFiles::publishes_marker(const FileWriter& writer, const std::string& key, CommitReason reason) const {
+bool FileCommits::publishes_marker(const FileWriter& writer, const std::string& key, CommitReason reason) const {
     const bool publishes = writer.dirty() && !(saves_only_writes(reason) && writer.pristine());
     return publishes && gate_.is_marker(key);
 }
 
-void OpenFiles::commit_in_order(const NodePtr& node, const std::shared_ptr<FileWriter>& writer,
-                                const CommitCause& cause, Reply<void> reply) {
+void FileCommits::commit_in_order(const NodePtr& node, const std::shared_ptr<FileWriter>& writer,
+                                  const CommitCause& cause, Reply<void> reply) {
     const std::string key = writer->key();
     if (publishes_marker(*writer, key, cause.reason)) {
         commit_marker(node, writer, key, cause, std::move(reply));
@@ -38,8 +37,8 @@ void OpenFiles::commit_in_order(const NodePtr& node, const std::shared_ptr<FileW
     }
 }
 
-void OpenFiles::commit_when_first(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, const KeyToCommit& to,
-                                  const CommitCause& cause, Reply<void> reply) {
+void FileCommits::commit_when_first(const NodePtr& node, const std::shared_ptr<FileWriter>& writer,
+                                    const KeyToCommit& to, const CommitCause& cause, Reply<void> reply) {
     const KeyOrder::Place place = state_.key_order.enter({to.key});
     state_.key_order.when_first(place, [this, node, writer, to, cause, place, reply = std::move(reply)] {
         const auto leave = [this, place] { state_.key_order.leave(place); };
@@ -55,8 +54,8 @@ void OpenFiles::commit_when_first(const NodePtr& node, const std::shared_ptr<Fil
     });
 }
 
-void OpenFiles::commit_marker(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, const std::string& key,
-                              const CommitCause& cause, Reply<void> reply) {
+void FileCommits::commit_marker(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, const std::string& key,
+                                const CommitCause& cause, Reply<void> reply) {
     allow_marker(key, key, [this, node, writer, key, cause, reply = std::move(reply)](Result<StillCounts> allowed) {
         if (allowed) {
             const auto renew = [this, key](Reply<StillCounts> renewed) { gate_.check(key, std::move(renewed)); };
@@ -70,7 +69,7 @@ void OpenFiles::commit_marker(const NodePtr& node, const std::shared_ptr<FileWri
     });
 }
 
-void OpenFiles::allow_marker(const std::string& marker_key, const std::string& source_key, Reply<StillCounts> reply) {
+void FileCommits::allow_marker(const std::string& marker_key, const std::string& source_key, Reply<StillCounts> reply) {
     commit_siblings(marker_key, source_key, [this, marker_key, reply = std::move(reply)](const Status& committed) {
         if (committed) {
             gate_.check(marker_key, reply);
@@ -81,7 +80,7 @@ void OpenFiles::allow_marker(const std::string& marker_key, const std::string& s
     });
 }
 
-void OpenFiles::commit_siblings(const std::string& marker_key, const std::string& source_key, Reply<void> reply) {
+void FileCommits::commit_siblings(const std::string& marker_key, const std::string& source_key, Reply<void> reply) {
     const std::string directory = directory_of(marker_key);
     std::vector<std::pair<NodePtr, std::shared_ptr<FileWriter>>> unfinished;
     {
@@ -105,7 +104,7 @@ void OpenFiles::commit_siblings(const std::string& marker_key, const std::string
 
 // While a commit waited for its turn another process may have begun to write to the file, or in another way than a log
 // is written: then it is for that process to publish.
-bool OpenFiles::is_left_to_others(const Node& node, const WrittenVersion* version, CommitReason reason) const {
+bool FileCommits::is_left_to_others(const Node& node, const WrittenVersion* version, CommitReason reason) const {
     if (reason == CommitReason::kMade) {
         return version != nullptr && version->fate.state(kUnseenProcess, kUnseenProcess).written;
     }
@@ -118,14 +117,14 @@ bool OpenFiles::is_left_to_others(const Node& node, const WrittenVersion* versio
 
 // A close has asked before, but may have waited for its turn since: for an upload, or for the gate. A rename asks
 // before it moves the file.
-bool OpenFiles::is_of_the_dying(const Node& node, const FileWriter& writer, const WrittenVersion& version,
-                                const CommitCause& cause) const {
+bool FileCommits::is_of_the_dying(const Node& node, const FileWriter& writer, const WrittenVersion& version,
+                                  const CommitCause& cause) const {
     const bool asks = cause.reason == CommitReason::kFsync || cause.reason == CommitReason::kClose;
     return asks && !writer.failed() && is_left_half(node, version, cause.closing);
 }
 
-void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, const CommitCause& cause,
-                       const PublishPermit& permit, Reply<void> reply, std::function<void()> ended) {
+void FileCommits::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& writer, const CommitCause& cause,
+                         const PublishPermit& permit, Reply<void> reply, std::function<void()> ended) {
     const CommitReason reason = cause.reason;
     const std::shared_ptr<WrittenVersion> version = written_version_of(node, writer);
     if (version != nullptr &&
@@ -199,18 +198,18 @@ void OpenFiles::commit(const NodePtr& node, const std::shared_ptr<FileWriter>& w
             return;
         }
         // Before the answer, upon which a release goes on.
-        abort_begins();
+        draining_.abort_begins();
         reply(failure(object.error()));
         // The writer may have been given up while its last request was in flight.
         writer->abort(std::move(object.error()), [this, ended](const Status&) {
             ended();
-            abort_ends();
+            draining_.abort_ends();
         });
     });
 }
 
 // So for a process that /proc does not show, if no close has published the truncation.
-bool OpenFiles::is_truncated_again(const Handle& handle) const {
+bool FileCommits::is_truncated_again(const Handle& handle) const {
     return handle.version->fate.state(kUnseenProcess, handle.opener).unsaved && !handle.is_cut_off &&
            !handle.version->is_truncated_away() && decide_last_release(handle) == ReleaseAction::kCommit;
 }
@@ -218,9 +217,9 @@ bool OpenFiles::is_truncated_again(const Handle& handle) const {
 // The file is saved, empty, and was truncated again since: that changes what another mount has saved meanwhile, and
 // nothing else. To ask costs less than to write, and leaves no version in the bucket for each of many processes that
 // take turns at a lock file.
-void OpenFiles::commit_once_more(const NodePtr& node, const std::shared_ptr<FileWriter>& writer,
-                                 const std::shared_ptr<WrittenVersion>& version, Reply<void> reply,
-                                 std::function<void()> ended) {
+void FileCommits::commit_once_more(const NodePtr& node, const std::shared_ptr<FileWriter>& writer,
+                                   const std::shared_ptr<WrittenVersion>& version, Reply<void> reply,
+                                   std::function<void()> ended) {
     if (!version->fate.state(kUnseenProcess, kUnseenProcess).unsaved) {
         reply({});
         ended();
@@ -247,7 +246,7 @@ void OpenFiles::commit_once_more(const NodePtr& node, const std::shared_ptr<File
     });
 }
 
-void OpenFiles::replace_earlier_versions(const NodePtr& node, const CommittedObject& object) {
+void FileCommits::replace_earlier_versions(const NodePtr& node, const CommittedObject& object) {
     std::vector<NodePtr> earlier;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
@@ -271,8 +270,8 @@ void OpenFiles::replace_earlier_versions(const NodePtr& node, const CommittedObj
     give_up_attempts(earlier);
 }
 
-void OpenFiles::note_committed(const NodePtr& node, const CommittedObject& object, Change change,
-                               std::function<void()> dropped) {
+void FileCommits::note_committed(const NodePtr& node, const CommittedObject& object, Change change,
+                                 std::function<void()> dropped) {
     const auto drops = std::make_shared<OnceReleased>(std::move(dropped));
     // fsync before the first write publishes nothing.
     if (object.etag.empty()) {
@@ -282,7 +281,7 @@ void OpenFiles::note_committed(const NodePtr& node, const CommittedObject& objec
     bool pages_are_old = false;
     // Appending leaves the pages before it as they are, and leaves a reader of those its read-ahead.
     std::uint64_t from = 0;
-    std::vector<Grown> followers;
+    std::vector<KernelPages::Grown> followers;
     {
         const NodeTable::Lock lock = state_.nodes.lock();
         const bool is_same = node->committed && node->committed->etag == object.etag;
@@ -314,8 +313,8 @@ void OpenFiles::note_committed(const NodePtr& node, const CommittedObject& objec
     if (pages_are_old) {
         state_.env.kernel_cache.invalidate_inode(node->id, {.from = from, .held = drops});
     }
-    for (const Grown& follower : followers) {
-        show_growth(follower, version, drops);
+    for (const KernelPages::Grown& follower : followers) {
+        pages_.show_growth(follower, version, drops);
     }
     if (pages_are_old || !followers.empty()) {
         waits_.after(kLongestDrop, [late = std::weak_ptr(drops)] {
@@ -326,8 +325,8 @@ void OpenFiles::note_committed(const NodePtr& node, const CommittedObject& objec
     }
 }
 
-std::vector<OpenFiles::Grown> OpenFiles::note_version(const NodeTable::Lock& lock, const NodePtr& node,
-                                                      const ObjectVersion& version, bool only_appended) {
+std::vector<KernelPages::Grown> FileCommits::note_version(const NodeTable::Lock& lock, const NodePtr& node,
+                                                          const ObjectVersion& version, bool only_appended) {
     counters_.committed(version.size, version.stored_size);
     if (node->parent != nullptr) {
         lookups_.forget_listed(node->parent->id, node->name);
@@ -336,7 +335,7 @@ std::vector<OpenFiles::Grown> OpenFiles::note_version(const NodeTable::Lock& loc
     node->committed = version;
     node->reader = nullptr;
     node->rewrites += only_appended ? 0 : 1;
-    std::vector<Grown> grown;
+    std::vector<KernelPages::Grown> grown;
     for (const NodePtr& follower : NodeTable::followers(lock, *node)) {
         grown.push_back({follower, only_appended && follower->committed ? follower->committed->size : 0});
         if (only_appended) {
@@ -352,6 +351,70 @@ std::vector<OpenFiles::Grown> OpenFiles::note_version(const NodeTable::Lock& loc
     // What was written by another node's inode does not show in the size that the kernel has of this one.
     node->has_uncertain_size = node->has_uncertain_size || node->shares_inode || is_read_as_before;
     return grown;
+}
+
+// The last of the versions is committed. What the same process opened earlier, to write the same file, was for an
+// attempt that failed: a kept exception, or a late garbage collector, closes it in the end, and its buffered data
+// would replace the file.
+void FileCommits::give_up_attempts(const std::vector<NodePtr>& versions) {
+    const NodePtr& committed = versions.back();
+    const std::vector<HandlePtr> handles = handles_.all();
+    std::map<pid_t, WrittenVersion::Moment> openers;
+    for (const HandlePtr& handle : handles) {
+        if (handle->node == committed && handle->noted != VersionFate::kNever) {
+            WrittenVersion::Moment& last = openers[handle->opener];
+            last = std::max(last, handle->opened_at);
+        }
+    }
+    openers.erase(kUnseenProcess);
+    for (const HandlePtr& handle : handles) {
+        const bool is_earlier = handle->node == committed
+                                    ? handle->has_only_truncated.load()
+                                    : handle->version != nullptr && handle->version->is_truncated_away();
+        const auto opener = openers.find(handle->opener);
+        if (is_earlier && (handle->flags & O_APPEND) == 0 && opener != openers.end() &&
+            handle->opened_at <= opener->second &&
+            std::find(versions.begin(), versions.end(), handle->node) != versions.end()) {
+            handle->is_given_up = true;
+        }
+    }
+}
+
+std::shared_ptr<WrittenVersion> FileCommits::written_version_of(const NodePtr& node,
+                                                                const std::shared_ptr<FileWriter>& writer) const {
+    const NodeTable::Lock lock = state_.nodes.lock();
+    return node->writer == writer ? node->version : nullptr;
+}
+
+bool FileCommits::is_left_half(const Node& node, const WrittenVersion& version, pid_t except) const {
+    bool has_log_name = false;
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        has_log_name = matches_any(node.name, state_.env.write.config.keep_on_kill);
+    }
+    if (is_kept_when_killed(version.fate.state(kUnseenProcess, kUnseenProcess), has_log_name)) {
+        return false;
+    }
+    std::vector<pid_t> processes = version.fate.answering();
+    if (version.fate.state(kUnseenProcess, kUnseenProcess).mapped) {
+        // Any of those that opened it to read and write may have changed it by a mapping.
+        for (const HandlePtr& handle : handles_.all()) {
+            if (handle->node.get() == &node && (handle->flags & O_ACCMODE) == O_RDWR) {
+                processes.push_back(handle->opener);
+            }
+        }
+    }
+    return std::any_of(processes.begin(), processes.end(), [&](pid_t process) {
+        return process != except && process != kUnseenProcess && !version.fate.has_left(process) &&
+               state_.env.processes.is_being_killed(process);
+    });
+}
+
+// A truncation by name has no opener, which is no sign of a writer that cannot be seen, or is gone: where it is the
+// last, the release before it decides.
+ReleaseAction FileCommits::decide_last_release(const Handle& handle) {
+    const LetGo last = handle.version->last_let_go.load();
+    return decide_release(handle.version->fate.state(kUnseenProcess, last.opener), handle.is_disowned, last.end);
 }
 
 }  // namespace ckptfs::fs

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How what was written to an open file becomes visible or does not: close, fsync, and the last release.
+#include "fs/files/file_closes.h"
+
 #include <fcntl.h>
 
 #include <algorithm>
@@ -9,10 +10,8 @@
 #include <vector>
 
 #include "base/globs.h"
-#include "base/store_wait.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
-#include "fs/files/open_files.h"
 
 namespace ckptfs::fs {
 
@@ -25,13 +24,6 @@ constexpr Milliseconds kInterruptFollows{10};
 // close(2) takes the descriptor from its process before it sends the FLUSH. Chosen in the same way.
 constexpr Milliseconds kFlushFollows{10};
 
-Error removed_error(const FileWriter& writer) {
-    Error why;
-    why.errno_value = ENOENT;
-    why.message = writer.key() + " was removed or renamed over while it was written";
-    return why;
-}
-
 Error replaced_error(const FileWriter& writer) {
     Error why;
     why.message = writer.key() + " was replaced by a newer version since this was written to it";
@@ -40,27 +32,9 @@ Error replaced_error(const FileWriter& writer) {
 
 }  // namespace
 
-Failure bad_handle() {
-    return failure(EBADF, "not an open file");
-}
-
-Error lost_error(const FileWriter& writer) {
-    Error why;
-    why.message = writer.key() + " is not published: its writer was killed before it was closed";
-    return why;
-}
-
-// --- writers
-
-std::shared_ptr<WrittenVersion> OpenFiles::written_version_of(const NodePtr& node,
-                                                              const std::shared_ptr<FileWriter>& writer) const {
-    const NodeTable::Lock lock = state_.nodes.lock();
-    return node->writer == writer ? node->version : nullptr;
-}
-
 // --- close
 
-struct OpenFiles::Closing {
+struct FileCloses::Closing {
     HandlePtr handle;
     std::function<bool()> interrupted;
     std::function<void()> settled;
@@ -79,7 +53,7 @@ struct OpenFiles::Closing {
     }
 };
 
-void OpenFiles::flush(HandleId id, const Caller& caller, Reply<void> reply) {
+void FileCloses::flush(HandleId id, const Caller& caller, Reply<void> reply) {
     const HandlePtr handle = handles_.find(id);
     if (handle == nullptr) {
         reply(bad_handle());
@@ -97,14 +71,14 @@ void OpenFiles::flush(HandleId id, const Caller& caller, Reply<void> reply) {
         return;
     }
     if (std::optional<Error> failed = handle->writer->failed()) {
-        answer_failed(*handle, *failed, [reply = std::move(reply), failed] { reply(failure(*failed)); });
+        failures_.answer_failed(*handle, *failed, [reply = std::move(reply), failed] { reply(failure(*failed)); });
         if (caller.settled != nullptr) {
             caller.settled();
         }
         return;
     }
-    // The process has to be looked up while it waits for the answer. To look up what it and others hold can take long,
-    // and is done elsewhere.
+    // The process has to be looked up while it waits for the answer. To look up what it and others hold can take
+    // long, and is done elsewhere.
     const auto closing = std::make_shared<Closing>();
     closing->handle = handle;
     closing->begun = state_.env.clock.now();
@@ -126,11 +100,11 @@ void OpenFiles::flush(HandleId id, const Caller& caller, Reply<void> reply) {
     }
 }
 
-void OpenFiles::decide_later(const std::shared_ptr<Closing>& closing) {
+void FileCloses::decide_later(const std::shared_ptr<Closing>& closing) {
     inspections_->post([this, closing] { decide_and_close(closing); });
 }
 
-void OpenFiles::complete_facts(const Closing& closing, CloseFacts& facts) const {
+void FileCloses::complete_facts(const Closing& closing, CloseFacts& facts) const {
     const Handle& handle = *closing.handle;
     const ProcessInspector& processes = state_.env.processes;
     std::uint64_t inode = 0;
@@ -144,7 +118,8 @@ void OpenFiles::complete_facts(const Closing& closing, CloseFacts& facts) const 
         facts.has_log_name = matches_any(handle.node->name, state_.env.write.config.keep_on_kill);
     }
     const pid_t process = facts.closing_process.value_or(kUnseenProcess);
-    // A descriptor of the file that was opened otherwise, and inherited from another process, is no duplicate of this.
+    // A descriptor of the file that was opened otherwise, and inherited from another process, is no duplicate of
+    // this.
     const int access = handle.flags & O_ACCMODE;
     facts.version = handle.version->fate.state(process, handle.opener);
     facts.interrupted = closing.interrupted != nullptr && closing.interrupted();
@@ -152,14 +127,14 @@ void OpenFiles::complete_facts(const Closing& closing, CloseFacts& facts) const 
         facts.descriptors_left = processes.writable_descriptors(process, inode, access);
         if (facts.descriptors_left.value_or(0) > 0) {
             // Descriptors of other handles are not duplicates of this one.
-            facts.descriptors_left = std::max(0, *facts.descriptors_left - count_other_handles(handle, process));
+            facts.descriptors_left = std::max(0, *facts.descriptors_left - handles_.count_others(handle, process));
         }
     }
     if (facts.version.unsaved && facts.opener != kUnseenProcess && facts.opener != process) {
         facts.opener_descriptors = processes.writable_descriptors(facts.opener, inode, access);
         if (facts.opener_descriptors.value_or(0) > 0) {
             facts.opener_descriptors =
-                std::max(0, *facts.opener_descriptors - count_other_handles(handle, facts.opener));
+                std::max(0, *facts.opener_descriptors - handles_.count_others(handle, facts.opener));
         }
     }
     if (asks_who_holds_it(facts)) {
@@ -190,38 +165,15 @@ void OpenFiles::complete_facts(const Closing& closing, CloseFacts& facts) const 
 
 // Whether this is the death of a process that wrote nothing, and seems to be the last that holds the file, while
 // another may be closing it as usual.
-bool OpenFiles::waits_for_others(const Closing& closing, const CloseFacts& facts) {
+bool FileCloses::waits_for_others(const Closing& closing, const CloseFacts& facts) {
     return !closing.saves && !facts.version.answers_for_it &&
            (!closing.has_waited_for_others || closing.handle->version->saves.any());
 }
 
-bool OpenFiles::is_left_half(const Node& node, const WrittenVersion& version, pid_t except) const {
-    bool has_log_name = false;
-    {
-        const NodeTable::Lock lock = state_.nodes.lock();
-        has_log_name = matches_any(node.name, state_.env.write.config.keep_on_kill);
-    }
-    if (is_kept_when_killed(version.fate.state(kUnseenProcess, kUnseenProcess), has_log_name)) {
-        return false;
-    }
-    std::vector<pid_t> processes = version.fate.answering();
-    if (version.fate.state(kUnseenProcess, kUnseenProcess).mapped) {
-        // Any of those that opened it to read and write may have changed it by a mapping.
-        for (const HandlePtr& handle : handles_.all()) {
-            if (handle->node.get() == &node && (handle->flags & O_ACCMODE) == O_RDWR) {
-                processes.push_back(handle->opener);
-            }
-        }
-    }
-    return std::any_of(processes.begin(), processes.end(), [&](pid_t process) {
-        return process != except && process != kUnseenProcess && !version.fate.has_left(process) &&
-               state_.env.processes.is_being_killed(process);
-    });
-}
-
-// True if the close is decided again later: to give a version up needs facts that still hold, and they took a while.
-bool OpenFiles::must_look_again(const std::shared_ptr<Closing>& closing, const CloseFacts& facts,
-                                const CloseDecision& decision) {
+// True if the close is decided again later: to give a version up needs facts that still hold, and they took a
+// while.
+bool FileCloses::must_look_again(const std::shared_ptr<Closing>& closing, const CloseFacts& facts,
+                                 const CloseDecision& decision) {
     if (decision.action == CloseAction::kGiveWay) {
         const bool gives_way = closing->handle->version->fate.gives_way(facts.closing_process.value_or(kUnseenProcess));
         if (!gives_way) {
@@ -271,7 +223,7 @@ bool OpenFiles::must_look_again(const std::shared_ptr<Closing>& closing, const C
     return false;
 }
 
-void OpenFiles::decide_and_close(const std::shared_ptr<Closing>& closing) {
+void FileCloses::decide_and_close(const std::shared_ptr<Closing>& closing) {
     CloseFacts facts = closing->facts;
     complete_facts(*closing, facts);
     const HandlePtr handle = closing->handle;
@@ -280,7 +232,7 @@ void OpenFiles::decide_and_close(const std::shared_ptr<Closing>& closing) {
     CloseDecision decision = is_over ? CloseDecision{CloseAction::kWait} : decide_close(facts);
     const pid_t process = facts.closing_process.value_or(kUnseenProcess);
     // Processes that are being killed close their descriptors one after another.
-    if (decision.action == CloseAction::kCommit && is_left_half(*handle->node, *handle->version, process)) {
+    if (decision.action == CloseAction::kCommit && commits_.is_left_half(*handle->node, *handle->version, process)) {
         if (state_.env.clock.now() - closing->begun < state_.env.write.retry_for) {
             waits_.after(kFlushFollows, [this, closing] { decide_later(closing); });
             return;
@@ -302,17 +254,18 @@ void OpenFiles::decide_and_close(const std::shared_ptr<Closing>& closing) {
     };
     switch (decision.action) {
         case CloseAction::kCommit:
-            commit_in_order(handle->node, handle->writer,
-                            {facts.version.written ? CommitReason::kClose : CommitReason::kMade, process},
-                            [this, handle, closing, reply](Status committed) {
-                                closing->save_ends();
-                                // What is written to a removed file is never published.
-                                if (committed || handle->node->removed) {
-                                    reply({});
-                                    return;
-                                }
-                                answer_failed(*handle, committed.error(), [reply, committed] { reply(committed); });
-                            });
+            commits_.commit_in_order(handle->node, handle->writer,
+                                     {facts.version.written ? CommitReason::kClose : CommitReason::kMade, process},
+                                     [this, handle, closing, reply](Status committed) {
+                                         closing->save_ends();
+                                         // What is written to a removed file is never published.
+                                         if (committed || handle->node->removed) {
+                                             reply({});
+                                             return;
+                                         }
+                                         failures_.answer_failed(*handle, committed.error(),
+                                                                 [reply, committed] { reply(committed); });
+                                     });
             settle();
             return;
         case CloseAction::kGiveWay:
@@ -324,11 +277,11 @@ void OpenFiles::decide_and_close(const std::shared_ptr<Closing>& closing) {
             return;
         case CloseAction::kAbort:
             if (decision.is_lost) {
-                abort_killed(*handle, answer);
+                failures_.abort_killed(*handle, answer);
                 settle();
             } else {
                 // A caller that was killed gets no answer, and must not wait for the store.
-                abort_killed(*handle, [] {});
+                failures_.abort_killed(*handle, [] {});
                 settle();
                 answer();
             }
@@ -340,14 +293,14 @@ void OpenFiles::decide_and_close(const std::shared_ptr<Closing>& closing) {
 // --- fsync
 
 // POSIX: fsync flushes what the file holds, by any writer and any descriptor.
-OpenFiles::Written OpenFiles::written_behind(const Handle& handle) const {
+FileCloses::Written FileCloses::written_behind(const Handle& handle) const {
     const NodeTable::Lock lock = state_.nodes.lock();
     const NodePtr& node = handle.node;
     if (handle.writer != nullptr) {
         return {node, handle.writer};
     }
-    // A reader of an earlier version, which is saved, though its writers may have it open yet: the name is written by
-    // another node.
+    // A reader of an earlier version, which is saved, though its writers may have it open yet: the name is written
+    // by another node.
     const bool is_saved = node->writer == nullptr || (node->version != nullptr && node->version->is_truncated_away()) ||
                           (!node->writer->dirty() && !node->writer->failed());
     const NodePtr current = is_saved && !node->linked && node->parent != nullptr
@@ -357,7 +310,7 @@ OpenFiles::Written OpenFiles::written_behind(const Handle& handle) const {
                                                             : Written{node, node->writer};
 }
 
-void OpenFiles::fsync(HandleId id, Reply<void> reply) {
+void FileCloses::fsync(HandleId id, Reply<void> reply) {
     const HandlePtr handle = handles_.find(id);
     if (handle == nullptr) {
         reply(bad_handle());
@@ -367,20 +320,20 @@ void OpenFiles::fsync(HandleId id, Reply<void> reply) {
     if (written.writer == nullptr || written.node->removed) {
         reply({});
     } else {
-        commit_in_order(written.node, written.writer, CommitReason::kFsync,
-                        [node = written.node, reply = std::move(reply)](const Status& committed) {
-                            reply(node->removed ? Status() : committed);
-                        });
+        commits_.commit_in_order(written.node, written.writer, CommitReason::kFsync,
+                                 [node = written.node, reply = std::move(reply)](const Status& committed) {
+                                     reply(node->removed ? Status() : committed);
+                                 });
     }
 }
 
 // --- release
 
-void OpenFiles::release(HandleId id, Reply<void> reply) {
+void FileCloses::release(HandleId id, Reply<void> reply) {
     HandlePtr handle;
     {
         // A first write that gives it another version comes before, or finds it gone.
-        const MutexLock first_write(first_write_mutex_);
+        const MutexLock first_write(handles_.first_write);
         handle = handles_.remove(id);
     }
     if (handle == nullptr) {
@@ -395,8 +348,21 @@ void OpenFiles::release(HandleId id, Reply<void> reply) {
     }
 }
 
-// Called while the handle still counts among the writable ones: the handle that turns out to be the last goes by this.
-void OpenFiles::note_let_go(const Handle& handle) const {
+void FileCloses::disown(HandleId id) {
+    if (const HandlePtr handle = handles_.find(id)) {
+        handle->is_disowned = true;
+        const NodeTable::Lock lock = state_.nodes.lock();
+        if (handle->is_cached) {
+            // The kernel has not dropped what it has of an earlier version: it does so at an open.
+            handle->node->pages_etag.clear();
+        }
+    }
+    release(id, [](const Status& /*logged*/) {});
+}
+
+// Called while the handle still counts among the writable ones: the handle that turns out to be the last goes by
+// this.
+void FileCloses::note_let_go(const Handle& handle) const {
     if (handle.is_by_name) {
         return;
     }
@@ -406,14 +372,7 @@ void OpenFiles::note_let_go(const Handle& handle) const {
         LetGo{handle.opener, mapped ? state_.env.processes.exit_state(handle.opener) : ExitState::kRunning};
 }
 
-// A truncation by name has no opener, which is no sign of a writer that cannot be seen, or is gone: where it is the
-// last, the release before it decides.
-ReleaseAction OpenFiles::decide_last_release(const Handle& handle) {
-    const LetGo last = handle.version->last_let_go.load();
-    return decide_release(handle.version->fate.state(kUnseenProcess, last.opener), handle.is_disowned, last.end);
-}
-
-void OpenFiles::release_writer(const HandlePtr& handle, const Reply<void>& reply) {
+void FileCloses::release_writer(const HandlePtr& handle, const Reply<void>& reply) {
     note_let_go(*handle);
     bool last_writer = false;
     {
@@ -430,20 +389,48 @@ void OpenFiles::release_writer(const HandlePtr& handle, const Reply<void>& reply
     } else if (!last_writer || is_removed || writer->failed()) {
         finish({});
     } else if (!writer->dirty()) {
-        is_truncated_again(*handle) ? commit_in_order(handle->node, writer, CommitReason::kMade, finish) : finish({});
+        commits_.is_truncated_again(*handle)
+            ? commits_.commit_in_order(handle->node, writer, CommitReason::kMade, finish)
+            : finish({});
     } else if (handle->version->is_truncated_away()) {
         end(replaced_error(*writer));
     } else if (handle->is_cut_off) {
         release_cut_off(handle, reply);
-    } else if (decide_last_release(*handle) == ReleaseAction::kAbort) {
-        abort_killed(*handle, [finish] { finish({}); });
+    } else if (FileCommits::decide_last_release(*handle) == ReleaseAction::kAbort) {
+        failures_.abort_killed(*handle, [finish] { finish({}); });
     } else {
-        commit_in_order(handle->node, writer, CommitReason::kRelease, finish);
+        commits_.commit_in_order(handle->node, writer, CommitReason::kRelease, finish);
     }
 }
 
-void OpenFiles::finish_release(const HandlePtr& handle, Status saved, const Reply<void>& reply) {
-    drain_after_abort(handle->writer);
+void FileCloses::release_cut_off(const HandlePtr& handle, const Reply<void>& reply) {
+    // A commit under way may be that of a close.
+    const KeyOrder::Place place = state_.key_order.enter({handle->writer->key()});
+    state_.key_order.when_first(place, [this, handle, reply, place] {
+        state_.key_order.leave(place);
+        const std::shared_ptr<FileWriter>& writer = handle->writer;
+        const VersionState version = handle->version->fate.state(kUnseenProcess, handle->opener);
+        bool is_log = false;
+        {
+            const NodeTable::Lock lock = state_.nodes.lock();
+            is_log = matches_any(handle->node->name, state_.env.write.config.keep_on_kill);
+        }
+        if (writer->failed() || !writer->dirty()) {
+            finish_release(handle, {}, reply);
+        } else if (decide_cut_off(version, is_log) == ReleaseAction::kCommit) {
+            commits_.commit_in_order(handle->node, writer, CommitReason::kRelease, [this, handle, reply](Status saved) {
+                finish_release(handle, std::move(saved), reply);
+            });
+        } else {
+            draining_.note_cut_off(writer->key());
+            failures_.give_up(*handle, cut_off_error(*writer), FileFailures::EndOfFile::kFailed,
+                              [this, handle, reply] { finish_release(handle, {}, reply); });
+        }
+    });
+}
+
+void FileCloses::finish_release(const HandlePtr& handle, Status saved, const Reply<void>& reply) {
+    draining_.after_abort(handle->writer);
     std::string vanished;
     NodeId parent = 0;
     {
@@ -475,16 +462,19 @@ void OpenFiles::finish_release(const HandlePtr& handle, Status saved, const Repl
         state_.env.kernel_cache.invalidate_entry(parent, vanished);
     }
     reply(std::move(saved));
-    answer_drain();
+    draining_.answer();
 }
 
-void OpenFiles::orphan(const std::shared_ptr<FileWriter>& writer) {
-    // No marker waits for it.
-    writer->when_failed(nullptr);
-    const Status ended = wait_for<void>([&](auto done) { writer->orphan(removed_error(*writer), std::move(done)); });
-    if (!ended) {
-        log_warning(escaped(ended.error().message));
+void FileCloses::disconnected() {
+    if (!state_.disconnected.exchange(true)) {
+        for (const HandleId id : handles_.ids()) {
+            if (const HandlePtr handle = handles_.find(id)) {
+                handle->is_cut_off = true;
+            }
+            release(id, [](const Status& /*logged*/) {});
+        }
     }
+    draining_.answer();
 }
 
 }  // namespace ckptfs::fs
