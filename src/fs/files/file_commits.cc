@@ -88,8 +88,11 @@ void FileCommits::commit_siblings(const std::string& marker_key, const std::stri
         for (const NodePtr& node : state_.nodes.with_writers(lock)) {
             const std::shared_ptr<FileWriter>& writer = node->writer;
             const std::string key = writer->key();
+            // Once a later version of the name is saved, an earlier one is left to its own close: it may be half of an
+            // attempt that was given up.
+            const bool is_overtaken = node->version->replaced_at != 0;
             if (key.starts_with(directory) && key != source_key && !may_be_missing(key, state_.env.write.config) &&
-                writer->dirty() && !writer->failed() && !node->removed &&
+                writer->dirty() && !writer->failed() && !node->removed && !is_overtaken &&
                 (!writer->pristine() || node->version->fate.left_by_killed_writer())) {
                 unfinished.emplace_back(node, writer);
             }
@@ -127,7 +130,8 @@ void FileCommits::commit(const NodePtr& node, const std::shared_ptr<FileWriter>&
                          const PublishPermit& permit, Reply<void> reply, std::function<void()> ended) {
     const CommitReason reason = cause.reason;
     const std::shared_ptr<WrittenVersion> version = written_version_of(node, writer);
-    if (version != nullptr &&
+    const bool is_discarded = version != nullptr && version->is_truncated_away() && !writer->failed();
+    if (version != nullptr && !is_discarded &&
         (version->fate.left_by_killed_writer() || is_of_the_dying(*node, *writer, *version, cause))) {
         reply(failure(lost_error(*writer)));
         ended();
@@ -135,8 +139,7 @@ void FileCommits::commit(const NodePtr& node, const std::shared_ptr<FileWriter>&
     }
     // Nothing is published of a file that was removed while this waited, and its handles go on.
     const bool is_removed = node->removed && !writer->failed();
-    if (is_removed || is_left_to_others(*node, version.get(), reason) ||
-        (version != nullptr && version->is_truncated_away() && !writer->failed())) {
+    if (is_removed || is_discarded || is_left_to_others(*node, version.get(), reason)) {
         reply({});
         ended();
         return;
@@ -165,7 +168,9 @@ void FileCommits::commit(const NodePtr& node, const std::shared_ptr<FileWriter>&
         if (object) {
             // fsync before the first write publishes nothing.
             bool only_appended = false;
-            if (version != nullptr && !object->etag.empty()) {
+            // Nor does one that finds nothing to save: it does not replace what another mount has saved since.
+            const bool is_published = !object->etag.empty() && (is_changed || reason != CommitReason::kFsync);
+            if (version != nullptr && is_published) {
                 only_appended = version->fate.committed(begun);
                 replace_earlier_versions(node, *object);
             }

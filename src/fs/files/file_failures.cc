@@ -92,6 +92,11 @@ void FileFailures::note_failed(const Node& node, const FileWriter& writer, pid_t
         if (has_lost_its_name(lock, node)) {
             return;
         }
+        // A descriptor of it may be closed for long after the failure was made good.
+        const bool is_its_version = node.version != nullptr && (node.writer == nullptr || node.writer.get() == &writer);
+        if (is_its_version && node.version->failure_was_noted.exchange(true) && !state_.failed.knows(file.key)) {
+            return;
+        }
         file.opened = node.opened_to_write;
         file.began = state_.env.clock.wall_now() -
                      std::chrono::duration_cast<WallTime::duration>(state_.env.clock.now() - node.opened_to_write);

@@ -129,6 +129,8 @@ struct WrittenVersion {
     std::atomic<bool> stayed_behind = false;
     // When the first handle to write without having truncated was opened, plus 1; 0 before it writes.
     std::atomic<Moment> joined_at = 0;
+    // Its failure was noted (FailedSiblings), which may have been made good since.
+    std::atomic<bool> failure_was_noted = false;
     // The last released handle, of those that a process had. By it is decided whether what a mapping has left is
     // published.
     std::atomic<LetGo> last_let_go = LetGo{};

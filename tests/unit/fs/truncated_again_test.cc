@@ -52,6 +52,18 @@ TEST_P(TruncatedAgain, ReplacesWhatAnotherMountHasSavedSinceTheCommit) {
     EXPECT_EQ(store.content("p/f"), "");
 }
 
+// An fsync with nothing to save does not ask whether the bucket still has what was saved.
+TEST_P(TruncatedAgain, ReplacesItAfterASyncThatHadNothingToSave) {
+    const HandleId first = make();
+    EXPECT_TRUE(close(truncate_again()));
+    store.put_object("p/f", "of another mount");
+    const HandleId second = truncate_again();
+    EXPECT_TRUE(fsync(second));
+    EXPECT_TRUE(close(second));
+    EXPECT_EQ(store.content("p/f"), "");
+    EXPECT_TRUE(close(first));
+}
+
 TEST_P(TruncatedAgain, MakesAnewWhatAnotherMountHasRemovedSinceTheCommit) {
     const HandleId first = make();
     EXPECT_TRUE(close(truncate_again()));
