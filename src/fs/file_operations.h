@@ -14,9 +14,11 @@
 #include <sys/statvfs.h>
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -49,6 +51,8 @@ struct Caller {
     // To be called once it is decided what the request means, if that is before the reply: the caller may go from then
     // on.
     std::function<void()> settled{};
+    // Set once the caller was answered because it dies, though the request goes on; null where that cannot be.
+    std::shared_ptr<const std::atomic<bool>> has_left{};
     // The write goes to its offset, though the descriptor was opened with O_APPEND: fcntl(2) has taken that away.
     bool in_place = false;
 };

@@ -282,6 +282,7 @@ void op_write_buf(fuse_req_t req, fuse_ino_t /*node*/, fuse_bufvec* received, of
     const std::shared_ptr<PendingRequest> request = std::move(begun.request);
     fs::Caller caller = std::move(begun.caller);
     caller.is_page_cache = info->writepage != 0;
+    caller.has_left = PendingRequest::answered_flag(request);
     // The flags that the descriptor has by now, and those of this write: direct I/O leaves it to the daemon to sync.
     caller.in_place = (info->flags & O_APPEND) == 0;
     const bool is_synchronous = (info->flags & O_DSYNC) != 0 && !caller.is_page_cache;
@@ -291,6 +292,10 @@ void op_write_buf(fuse_req_t req, fuse_ino_t /*node*/, fuse_bufvec* received, of
          request](Result<WriteData> write) {
             if (!write) {
                 request->error(write.error());
+                return;
+            }
+            // Its data may have waited on the disk until now.
+            if (request->answered()) {
                 return;
             }
             const auto answer = [size, request](const Status& result) {

@@ -92,6 +92,11 @@ public:
     // request has been answered, by this call or before.
     bool give_up_if_dying();
     [[nodiscard]] bool answered() const { return answered_.load(std::memory_order_acquire); }
+    // The same, for others to ask; keeps the request.
+    [[nodiscard]] static std::shared_ptr<const std::atomic<bool>> answered_flag(
+        const std::shared_ptr<PendingRequest>& request) {
+        return {request, &request->answered_};
+    }
 
 private:
     PendingRequest(fuse_req* request, const ProcessInspector& processes, InterruptWatch& watch, Interrupts interrupts);

@@ -77,8 +77,8 @@ void FileCloses::flush(HandleId id, const Caller& caller, Reply<void> reply) {
         }
         return;
     }
-    // The process has to be looked up while it waits for the answer. To look up what it and others hold can take
-    // long, and is done elsewhere.
+    // The process has to be looked up while it waits for the answer. To look up what it and others hold can take long,
+    // and is done elsewhere.
     const auto closing = std::make_shared<Closing>();
     closing->handle = handle;
     closing->begun = state_.env.clock.now();
@@ -118,8 +118,7 @@ void FileCloses::complete_facts(const Closing& closing, CloseFacts& facts) const
         facts.has_log_name = matches_any(handle.node->name, state_.env.write.config.keep_on_kill);
     }
     const pid_t process = facts.closing_process.value_or(kUnseenProcess);
-    // A descriptor of the file that was opened otherwise, and inherited from another process, is no duplicate of
-    // this.
+    // A descriptor of the file that was opened otherwise, and inherited from another process, is no duplicate of this.
     const int access = handle.flags & O_ACCMODE;
     facts.version = handle.version->fate.state(process, handle.opener);
     facts.interrupted = closing.interrupted != nullptr && closing.interrupted();
@@ -170,8 +169,7 @@ bool FileCloses::waits_for_others(const Closing& closing, const CloseFacts& fact
            (!closing.has_waited_for_others || closing.handle->version->saves.any());
 }
 
-// True if the close is decided again later: to give a version up needs facts that still hold, and they took a
-// while.
+// True if the close is decided again later: to give a version up needs facts that still hold, and they took a while.
 bool FileCloses::must_look_again(const std::shared_ptr<Closing>& closing, const CloseFacts& facts,
                                  const CloseDecision& decision) {
     if (decision.action == CloseAction::kGiveWay) {
@@ -299,8 +297,8 @@ FileCloses::Written FileCloses::written_behind(const Handle& handle) const {
     if (handle.writer != nullptr) {
         return {node, handle.writer};
     }
-    // A reader of an earlier version, which is saved, though its writers may have it open yet: the name is written
-    // by another node.
+    // A reader of an earlier version, which is saved, though its writers may have it open yet: the name is written by
+    // another node.
     const bool is_saved = node->writer == nullptr || (node->version != nullptr && node->version->is_truncated_away()) ||
                           (!node->writer->dirty() && !node->writer->failed());
     const NodePtr current = is_saved && !node->linked && node->parent != nullptr
@@ -360,8 +358,7 @@ void FileCloses::disown(HandleId id) {
     release(id, [](const Status& /*logged*/) {});
 }
 
-// Called while the handle still counts among the writable ones: the handle that turns out to be the last goes by
-// this.
+// Called while the handle still counts among the writable ones: the handle that turns out to be the last goes by this.
 void FileCloses::note_let_go(const Handle& handle) const {
     if (handle.is_by_name) {
         return;

@@ -282,6 +282,7 @@ OpenedFile OpenFiles::add_handle(const NodeTable::Lock& lock, const OpenRequest&
             node->only_appended = true;
         }
         handle->version = node->version;
+        handle->version->fate.opened(request.opener);
         node->only_appended = node->only_appended && (request.flags & O_APPEND) != 0;
         live_logs_.opened(lock, *node);
         const bool goes_on = node->writer == writer && writer->dirty();

@@ -88,7 +88,8 @@ void OpenFiles::note_writer(Handle& handle, const Caller& caller) const {
         return;
     }
     const auto place = appends ? VersionFate::Place::kEnd : VersionFate::Place::kInside;
-    fate.wrote(state_.env.processes.thread_group(caller.thread).value_or(kUnseenProcess), handle.opener, place);
+    fate.wrote(state_.env.processes.thread_group(caller.thread).value_or(kUnseenProcess), handle.opener, place,
+               caller.has_left.get());
 }
 
 Result<HandlePtr> OpenFiles::before_writing(HandleId id, HandlePtr handle, bool may_append) {

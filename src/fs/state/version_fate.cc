@@ -53,10 +53,17 @@ void VersionFate::resized(pid_t opener) {
     resizer_ = opener;
 }
 
-void VersionFate::wrote(pid_t process, pid_t opener, Place place) {
+void VersionFate::opened(pid_t opener) {
     const MutexLock lock(mutex_);
-    lives(process);
-    left_ = false;
+    lives(opener);
+}
+
+void VersionFate::wrote(pid_t process, pid_t opener, Place place, const std::atomic<bool>* has_left) {
+    const MutexLock lock(mutex_);
+    if (has_left == nullptr || !has_left->load()) {
+        lives(process);
+        left_ = false;
+    }
     if (place == Place::kInside) {
         written_inside_ = changed_inside_ = generation_;
     }

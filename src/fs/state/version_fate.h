@@ -93,8 +93,11 @@ public:
     // Notes a change to another size by truncate(2) or ftruncate(2): the process is at work on the version, as one that
     // wrote.
     void resized(pid_t opener);
-    // Notes a write by `process` through a descriptor that `opener` opened. noted_change.h says when.
-    void wrote(pid_t process, pid_t opener, Place place);
+    // Notes a write by `process` through a descriptor that `opener` opened. noted_change.h says when. `has_left`: set
+    // before the FLUSH of a process that dies while it writes; such a write vouches for nothing. Null where it lives.
+    void wrote(pid_t process, pid_t opener, Place place, const std::atomic<bool>* has_left = nullptr);
+    // Notes that the process has opened the file to write.
+    void opened(pid_t opener);
     // Notes a write of mapped pages, which any process that opened the file may have changed.
     void changed_by_mapping();
     [[nodiscard]] Generation generation() const { return generation_.load(); }

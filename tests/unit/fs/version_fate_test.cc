@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <future>
 #include <vector>
@@ -202,6 +203,29 @@ TEST(VersionFate, ADeathCountsOnce) {
     fate.wrote(kParent, kParent, kInside);
     EXPECT_TRUE(fate.state(kParent, kParent).answers_for_it) << "another process of that number";
     EXPECT_FALSE(fate.has_left(kParent));
+}
+
+// Its data waited on the disk, and its process was answered, and is gone.
+TEST(VersionFate, AWriteOfTheDeadVouchesForNothing) {
+    VersionFate fate;
+    std::atomic<bool> has_left = false;
+    fate.wrote(kParent, kParent, kInside, &has_left);
+    has_left = true;
+    fate.leave_by_killed_writer(kParent);
+    fate.wrote(kParent, kParent, kInside, &has_left);
+    fate.wrote(kUnseenProcess, kParent, kInside, &has_left);
+    EXPECT_TRUE(fate.left_by_killed_writer());
+    EXPECT_TRUE(fate.has_left(kParent));
+}
+
+TEST(VersionFate, WhoOpensItAnswersForItThoughItHasTheNumberOfADeadOne) {
+    VersionFate fate;
+    fate.wrote(kParent, kParent, kInside);
+    fate.leave_by_killed_writer(kParent);
+    fate.opened(kParent);
+    fate.wrote(kChild, kParent, kInside);
+    EXPECT_TRUE(fate.state(kParent, kParent).answers_for_it);
+    EXPECT_EQ(fate.answering(), (std::vector<pid_t>{kParent, kChild}));
 }
 
 TEST(VersionFate, PagesOfAMappingMayBeAnyOpeners) {
