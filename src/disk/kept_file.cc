@@ -167,6 +167,10 @@ void KeptFileOnDisk::check() {
             owner_.failed("write", data_path(owner_.directory(), name), errno);
             return;
         }
+        // The kernel tells of bytes that it could not write only once, and may have told another. The hashes are those
+        // of what the disk has.
+        static_cast<void>(::posix_fadvise(files->data.get(), static_cast<off_t>(offset), static_cast<off_t>(size),
+                                          POSIX_FADV_DONTNEED));
         if (owner_.ends_check(name) || !read_now(offset / kFrameSize, MutableByteSpan(bytes.data(), size))) {
             return;
         }

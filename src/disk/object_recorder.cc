@@ -38,11 +38,13 @@ public:
     // When waiting events must be written: now, if much waits; soon, if this is the first.
     enum class Due : std::uint8_t { kNothing, kSoon, kNow };
 
-    Due add(Event event, By by) EXCLUDES(mutex_) {
+    Due add(Event event) EXCLUDES(mutex_) {
         const MutexLock lock(mutex_);
         const std::size_t count = objects_of(event);
         if (count_ + count > kMostWaiting) {
-            if (by == By::kChange) {
+            // Without one page of a list, names are missing or too many. Without what is known of one object an older
+            // version of it would stand beside what is newer.
+            if (!std::holds_alternative<Listed>(event)) {
                 clear();
                 has_lost_some_ = true;
             }
@@ -77,9 +79,14 @@ public:
             events.swap(waiting_);
             clear();
             is_due_ = false;
+            if (steady < left_alone_until_) {
+                // Another mount may have begun a new record meanwhile, or the old one could not be removed.
+                has_lost_some_ = has_lost_some_ || !events.empty();
+                return;
+            }
             has_lost_some = std::exchange(has_lost_some_, false);
         }
-        if ((events.empty() && !has_lost_some) || steady < left_alone_until_) {
+        if (events.empty() && !has_lost_some) {
             return;
         }
         Status written = write_now(events, has_lost_some, now);
@@ -148,8 +155,12 @@ private:
     }
 
     // Removes the record, as a part of it would be outdated and another one newer. That needs no room.
-    void failed(const Error& error, SteadyTime steady) {
+    void failed(const Error& error, SteadyTime steady) EXCLUDES(mutex_) {
         record_.reset();
+        {
+            const MutexLock lock(mutex_);
+            has_lost_some_ = true;
+        }
         left_alone_until_ = steady + kLeftAlone;
         const Status removed = ObjectRecord::remove(config_.directory);
         if (std::exchange(failure_, error.message) != error.message) {
@@ -221,32 +232,32 @@ ObjectRecorder::~ObjectRecorder() {
     static_cast<void>(stop(Milliseconds(0)));
 }
 
-void ObjectRecorder::there(SeenObject seen, By by) {
+void ObjectRecorder::there(SeenObject seen) {
     if (seen.body && seen.body->size() > kLargestRecorded) {
         seen.body.reset();
     }
-    add(std::move(seen), by);
+    add(std::move(seen));
 }
 
-void ObjectRecorder::gone(std::string key, By by) {
-    add(Gone{std::move(key)}, by);
+void ObjectRecorder::gone(std::string key) {
+    add(Gone{std::move(key)});
 }
 
 void ObjectRecorder::copied(CopyRequest copy, PutResponse written) {
     copy.may_send = nullptr;
-    add(Copied{std::move(copy), std::move(written)}, By::kChange);
+    add(Copied{std::move(copy), std::move(written)});
 }
 
 void ObjectRecorder::listed(ListRequest request, ListResponse page, std::set<std::string> left_alone) {
-    add(Listed{std::move(request), std::move(page), std::move(left_alone)}, By::kAnswer);
+    add(Listed{std::move(request), std::move(page), std::move(left_alone)});
 }
 
 void ObjectRecorder::drop(std::string key) {
-    add(Dropped{std::move(key)}, By::kChange);
+    add(Dropped{std::move(key)});
 }
 
-void ObjectRecorder::add(Event event, By by) {
-    switch (state_->add(std::move(event), by)) {
+void ObjectRecorder::add(Event event) {
+    switch (state_->add(std::move(event))) {
         case State::Due::kNothing:
             return;
         case State::Due::kSoon:

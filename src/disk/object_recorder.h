@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Records what requests show of the bucket (ObjectRecord), in the background.
 //
-// The number of waiting events is limited. Where the disk does not keep up, bytes are left out first, and then replies;
-// where a change would be, all that was recorded of this bucket is dropped, because it would be outdated. Where the
-// disk fails, all that was recorded is removed, and nothing is recorded for a while. A database that other processes
-// use is waited for.
+// The number of waiting events is limited. Where the disk does not keep up, bytes are left out first, and then lists;
+// where anything else would be, all that was recorded of this bucket is dropped, because it would be outdated. Where
+// the disk fails, all that was recorded is removed, and nothing is recorded for a while; recording then begins with
+// nothing. A database that other processes use is waited for.
 //
 // Ownership: `timer` and `clock` outlive it.
 // Threads: all functions may be called from any thread, and return at once; only stop() waits.
@@ -44,10 +44,9 @@ public:
     ObjectRecorder(const ObjectRecorder&) = delete;
     ObjectRecorder& operator=(const ObjectRecorder&) = delete;
 
-    // Shown by a reply, or by a change of this mount's: only changes must not be lost.
-    enum class By : std::uint8_t { kAnswer, kChange };
-    void there(SeenObject seen, By by);
-    void gone(std::string key, By by);
+    // Shown by a reply, or by a change of this mount's.
+    void there(SeenObject seen);
+    void gone(std::string key);
     // `copy`: only its keys, `source_if_match` and `description` count.
     void copied(CopyRequest copy, PutResponse written);
     // `left_alone`: names of which something newer is known.
@@ -79,7 +78,7 @@ private:
     // What the writing thread uses, even after the end of this object if the disk hangs.
     class State;
 
-    void add(Event event, By by);
+    void add(Event event);
     void write_now();
 
     const Clock& clock_;

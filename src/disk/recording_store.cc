@@ -88,7 +88,7 @@ void RecordingStore::record(ObjectInfo object, std::optional<std::string> body, 
     const MutexLock lock(mutex_);
     if (!changes_.has_changed(object.key, since)) {
         changes_.note(object.key);
-        recorder_.there({std::move(object), true, std::move(body)}, ObjectRecorder::By::kAnswer);
+        recorder_.there({std::move(object), true, std::move(body)});
     }
 }
 
@@ -96,7 +96,7 @@ void RecordingStore::record_missing(const std::string& key, const Error& why, st
     const MutexLock lock(mutex_);
     if (why.errno_value == ENOENT && !changes_.has_changed(key, since)) {
         changes_.note(key);
-        recorder_.gone(key, ObjectRecorder::By::kAnswer);
+        recorder_.gone(key);
     }
 }
 
@@ -161,7 +161,7 @@ void RecordingStore::put(PutRequest request, StoreDone<PutResponse> done) {
             key, !written ? std::function<void()>() : [&] {
                 made->info.etag = written->etag;
                 made->info.last_modified = written->last_modified;
-                recorder_.there(std::move(*made), ObjectRecorder::By::kChange);
+                recorder_.there(std::move(*made));
             });
         done(std::move(written));
     });
@@ -240,7 +240,7 @@ void RecordingStore::remove(RemoveRequest request, StoreDone<void> done) {
     begin_change(key);
     behind().remove(std::move(request), [this, key, done = std::move(done)](Status removed) {
         change_ended(
-            key, !removed ? std::function<void()>() : [&] { recorder_.gone(key, ObjectRecorder::By::kChange); });
+            key, !removed ? std::function<void()>() : [&] { recorder_.gone(key); });
         done(std::move(removed));
     });
 }
@@ -262,7 +262,7 @@ void RecordingStore::remove_many(std::vector<RemoveRequest> requests, StoreDone<
         for (const std::string& key : keys) {
             const bool is_gone = failures && !left.contains(key);
             change_ended(
-                key, !is_gone ? std::function<void()>() : [&] { recorder_.gone(key, ObjectRecorder::By::kChange); });
+                key, !is_gone ? std::function<void()>() : [&] { recorder_.gone(key); });
         }
         done(std::move(failures));
     });
@@ -312,13 +312,13 @@ void RecordingStore::complete_upload(CompleteRequest request, StoreDone<PutRespo
                                  change_ended(
                                      upload.key, !written ? std::function<void()>() : [&] {
                                          if (!described) {
-                                             recorder_.gone(upload.key, ObjectRecorder::By::kChange);
+                                             recorder_.gone(upload.key);
                                              return;
                                          }
                                          described->size = size;
                                          described->etag = written->etag;
                                          described->last_modified = written->last_modified;
-                                         recorder_.there({std::move(*described)}, ObjectRecorder::By::kChange);
+                                         recorder_.there({std::move(*described)});
                                      });
                                  done(std::move(written));
                              });

@@ -12,7 +12,7 @@ TEST_F(RecordedObjects, MoreThanCanWaitIsForgottenRatherThanKeptAsItWas) {
     begin();
     ASSERT_TRUE(online->put(put("file", "two")));
     for (int number = 0; number < 70'000; ++number) {
-        recorder->gone("other", ObjectRecorder::By::kChange);
+        recorder->gone("other");
     }
     ASSERT_TRUE(online->put(put("after", "that")));
     offline([&](SyncStore& store) {
@@ -116,11 +116,33 @@ TEST_F(RecordedObjects, WhatBeginsAnewIsFollowed) {
     }));
     // By another mount, which has found it damaged.
     ObjectRecorder other({directory(), kBucket, 1 << 30}, clock, timer);
-    other.gone("nothing", ObjectRecorder::By::kChange);
+    other.gone("nothing");
     EXPECT_TRUE(other.stop(std::chrono::seconds(30)));
     ASSERT_TRUE(ObjectRecord::remove(directory()));
     ASSERT_TRUE(online->put(put("after", "content")));
     offline([&](SyncStore& store) { EXPECT_EQ(names(store, below("")), std::vector<std::string>{"after"}); });
+}
+
+// Another mount begins a new record meanwhile.
+TEST_F(RecordedObjects, WhatChangesWhileTheDiskIsLeftAloneIsNotShownAsItWas) {
+    const std::string path = ObjectRecord::path_in(directory());
+    std::filesystem::create_symlink(directory() + "/nowhere/database", path);
+    ASSERT_TRUE(online->put(put("nothing", "content")));
+    timer.run(ObjectRecorder::kWritesAfter);
+    ASSERT_TRUE(eventually([&] { return !std::filesystem::is_symlink(path); })) << "the disk has not failed";
+    bucket_.put_object("file", "one");
+    {
+        const auto other = ObjectRecord::open(directory(), kBucket).value();
+        ASSERT_TRUE(other->there({bucket_.info("file"), true, "one"}, clock.wall_now()));
+    }
+    ASSERT_TRUE(online->put(put("file", "another")));
+    timer.run(ObjectRecorder::kWritesAfter);
+    clock.move(ObjectRecorder::kLeftAlone);
+    ASSERT_TRUE(online->put(put("marker", "content")));
+    offline([&](SyncStore& store) {
+        const std::vector<std::string> shown = names(store, below(""));
+        EXPECT_EQ(std::count(shown.begin(), shown.end(), "file"), 0);
+    });
 }
 
 TEST_F(RecordedObjects, ADatabaseThatAnotherWritesToIsWaitedFor) {
@@ -154,7 +176,7 @@ TEST_F(RecordedObjects, WhatADatabaseWasTooBusyForIsWrittenWithoutAnotherChange)
 TEST_F(RecordedObjects, BytesThatCameDamagedAreReplaced) {
     bucket_.put_object("file", "content");
     const ObjectInfo info = bucket_.info("file");
-    recorder->there({info, true, "cXntent"}, ObjectRecorder::By::kAnswer);
+    recorder->there({info, true, "cXntent"});
     EXPECT_EQ(read(*online, "file").value(), "content");
     offline([&](SyncStore& store) { EXPECT_EQ(read(store, "file").value(), "content"); });
 }
