@@ -1,14 +1,91 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "s3/paged_lists.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdint>
+#include <iterator>
 #include <utility>
 
+#include "base/text.h"
+#include "ckptfs/log.h"
 #include "s3/call.h"
 #include "s3/xml.h"
 
 namespace ckptfs::s3 {
 namespace {
+
+// Bytes of a list per key, to compare lists by size (LateReads).
+constexpr std::uint64_t kListedKey = 512;
+// A page with fewer entries than this, and than were asked for, is continued if the store says that there are more.
+constexpr std::size_t kFewestListed = 16;
+
+// Fails if the page has other keys: callers take the prefix off the keys that they get.
+Result<ListResponse> only_below(const std::string& prefix, ListResponse page) {
+    const auto is_foreign = [&prefix](std::string_view key) { return !key.starts_with(prefix); };
+    const auto object = std::find_if(page.objects.begin(), page.objects.end(),
+                                     [&](const ObjectInfo& each) { return is_foreign(each.key); });
+    const auto common = std::find_if(page.common_prefixes.begin(), page.common_prefixes.end(), is_foreign);
+    if (object == page.objects.end() && common == page.common_prefixes.end()) {
+        return page;
+    }
+    return failure(EPROTO,
+                   format("ListObjectsV2: the store lists {}, which is not below {}: does a proxy change names?",
+                          escaped(object != page.objects.end() ? object->key : *common), escaped(prefix)));
+}
+
+class PageLister : public std::enable_shared_from_this<PageLister> {
+public:
+    PageLister(std::shared_ptr<RequestSender> sender, ListRequest request, StoreDone<ListResponse> done)
+        : sender_(std::move(sender)), request_(std::move(request)), done_(std::move(done)) {}
+
+    void fetch() {
+        const auto read = [prefix = request_.prefix](const HttpResponse& response) {
+            return parse_list_result(response.body).and_then([&prefix](ListResponse page) {
+                return only_below(prefix, std::move(page));
+            });
+        };
+        const SharedCall call = make_simple_call<ListResponse>(
+            list_request(request_), read,
+            [self = shared_from_this()](Result<ListResponse> page) { self->take(std::move(page)); });
+        // The lookup of a name is not compared with whole pages.
+        call->kind =
+            LateReads::kind_of(call->request.operation, static_cast<std::uint64_t>(request_.max_keys) * kListedKey);
+        sender_->send(call);
+    }
+
+private:
+    void take(Result<ListResponse> page) {
+        if (!page) {
+            done_(failure(std::move(page.error())));
+            return;
+        }
+        const std::string& next = page->next_continuation_token;
+        if (!request_.continuation_token.empty() && next == request_.continuation_token) {
+            done_(repeats_a_page("ListObjectsV2"));
+            return;
+        }
+        const std::size_t listed = page->objects.size() + page->common_prefixes.size();
+        std::move(page->objects.begin(), page->objects.end(), std::back_inserter(whole_.objects));
+        std::move(page->common_prefixes.begin(), page->common_prefixes.end(),
+                  std::back_inserter(whole_.common_prefixes));
+        whole_.next_continuation_token = next;
+        request_.max_keys -=
+            static_cast<int>(std::min<std::size_t>(listed, static_cast<std::size_t>(request_.max_keys)));
+        if (next.empty() || request_.max_keys == 0 ||
+            whole_.objects.size() + whole_.common_prefixes.size() >= kFewestListed) {
+            done_(std::move(whole_));
+            return;
+        }
+        request_.continuation_token = next;
+        fetch();
+    }
+
+    const std::shared_ptr<RequestSender> sender_;
+    ListRequest request_;
+    const StoreDone<ListResponse> done_;
+    ListResponse whole_;
+};
 
 class UploadLister : public std::enable_shared_from_this<UploadLister> {
 public:
@@ -103,6 +180,10 @@ private:
 
 Failure repeats_a_page(const char* operation) {
     return failure(EPROTO, std::string(operation) + ": the store repeats a page of its list");
+}
+
+void list_page(const std::shared_ptr<RequestSender>& sender, ListRequest request, StoreDone<ListResponse> done) {
+    std::make_shared<PageLister>(sender, std::move(request), std::move(done))->fetch();
 }
 
 void list_all_uploads(const std::shared_ptr<RequestSender>& sender, const std::string& prefix,

@@ -47,8 +47,8 @@ RequestQueue::Lane* RequestQueue::due_lane() {
     if (!light_may || !bulk_may) {
         return light_may ? &light_ : bulk_may ? &bulk_ : nullptr;
     }
-    if (for_light == 0) {
-        // Requests that fail over and over, and come first in their lane, leave every second turn to the other lane.
+    // Requests that fail over and over, and come first in their lane, leave every second turn to the other lane.
+    if (for_light == 0 || (!light_has_a_place && light_.waiting.front().number == 0)) {
         return last_was_light_ ? &bulk_ : &light_;
     }
     return light_has_a_place || light_.waiting.front().number < bulk_.waiting.front().number ? &light_ : &bulk_;

@@ -4,8 +4,8 @@
 // Light requests carry almost no data (HEAD, lists, deletions, small objects) and programs wait for each: some places
 // are reserved for them, so that neither a queue of parts nor parts that all hang hold up a stat. For the other places
 // the older request goes first, whatever its lane, so that a flood of light requests does not stop a save. If none is
-// reserved, as when the store tolerates a single request, the lanes take turns. In each lane those that failed before
-// go first.
+// reserved, as when the store tolerates a single request, or light ones fail over and over, the lanes take turns. In
+// each lane those that failed before go first.
 //
 // A value without I/O; the owner guards it.
 #pragma once

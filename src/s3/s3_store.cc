@@ -24,9 +24,6 @@
 namespace ckptfs::s3 {
 namespace {
 
-// Bytes of a list per key, to compare lists by size (LateReads).
-constexpr std::uint64_t kListedKey = 512;
-
 RequestDefaults defaults_of(const StoreConfig& config) {
     const bool with_key = config.encryption.empty() && !config.kms_key_id.empty();
     return {config.bucket, config.storage_class, config.checksum != "none", with_key ? "aws:kms" : config.encryption,
@@ -74,20 +71,6 @@ void note_part_copy(RequestSender& sender, const Error& error) {
     } else if (!lacks && error.http_status != 0 && !error.retryable) {
         sender.habits().note(kPartCopy);
     }
-}
-
-// Fails if the page has other keys: callers take the prefix off the keys that they get.
-Result<ListResponse> only_below(const std::string& prefix, ListResponse page) {
-    const auto is_foreign = [&prefix](std::string_view key) { return !key.starts_with(prefix); };
-    const auto object = std::find_if(page.objects.begin(), page.objects.end(),
-                                     [&](const ObjectInfo& each) { return is_foreign(each.key); });
-    const auto common = std::find_if(page.common_prefixes.begin(), page.common_prefixes.end(), is_foreign);
-    if (object == page.objects.end() && common == page.common_prefixes.end()) {
-        return page;
-    }
-    return failure(EPROTO,
-                   format("ListObjectsV2: the store lists {}, which is not below {}: does a proxy change names?",
-                          escaped(object != page.objects.end() ? object->key : *common), escaped(prefix)));
 }
 
 // A store that sends no checksum has accepted the one it was sent.
@@ -181,22 +164,7 @@ void S3Store::copy(CopyRequest request, StoreDone<PutResponse> done) {
 }
 
 void S3Store::list(ListRequest request, StoreDone<ListResponse> done) {
-    auto answered = [asked = request.continuation_token, done = std::move(done)](Result<ListResponse> page) {
-        if (page && !asked.empty() && page->next_continuation_token == asked) {
-            done(repeats_a_page("ListObjectsV2"));
-            return;
-        }
-        done(std::move(page));
-    };
-    const auto read = [prefix = request.prefix](const HttpResponse& response) {
-        return parse_list_result(response.body).and_then([&prefix](ListResponse page) {
-            return only_below(prefix, std::move(page));
-        });
-    };
-    const SharedCall call = make_simple_call<ListResponse>(list_request(request), read, std::move(answered));
-    // The lookup of a name is not compared with whole pages.
-    call->kind = LateReads::kind_of(call->request.operation, static_cast<std::uint64_t>(request.max_keys) * kListedKey);
-    sender_->send(call);
+    list_page(sender_, std::move(request), std::move(done));
 }
 
 void S3Store::remove(RemoveRequest request, StoreDone<void> done) {

@@ -74,6 +74,22 @@ TEST_F(Queue, AFloodOfLightOnesTakesTurnsWithBulk) {
     EXPECT_EQ(next(), "part0");
 }
 
+// As where the store hangs at each HEAD.
+TEST_F(Queue, AFloodOfLightOnesThatFailTakesTurnsWithBulk) {
+    for (int i = 0; i < 100; ++i) {
+        push("stat" + std::to_string(i), true, 1);
+    }
+    push_many("part", false, 100);
+    EXPECT_EQ(start_all(), 16);
+    int parts = 0;
+    for (int i = 0; i < 20; ++i) {
+        queue_.ended(*last_);
+        parts += next().starts_with("part") ? 1 : 0;
+        push("stat", true, 1);
+    }
+    EXPECT_GE(parts, 9);
+}
+
 TEST_F(Queue, ThoseThatFailedBeforeComeFirst) {
     push("new", false);
     push("again", false, 1);

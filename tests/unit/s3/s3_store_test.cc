@@ -70,8 +70,9 @@ protected:
         store_->put(std::move(request), [&answer](Result<PutResponse> put) { answer = std::move(put); });
         return awaited(answer);
     }
-    Result<ListResponse> list(const std::string& token, const std::string& prefix = "") {
+    Result<ListResponse> list(const std::string& token, const std::string& prefix = "", int max_keys = 1000) {
         ListRequest request;
+        request.max_keys = max_keys;
         request.prefix = prefix;
         request.continuation_token = token;
         std::optional<Result<ListResponse>> answer;
@@ -191,13 +192,36 @@ TEST_F(Store, APageThatLeadsToItselfIsAnError) {
     transport_.answer_with(200,
                            "<ListBucketResult><IsTruncated>true</IsTruncated>"
                            "<NextContinuationToken>t</NextContinuationToken></ListBucketResult>");
-    const Result<ListResponse> first = list("");
-    ASSERT_TRUE(first);
-    EXPECT_EQ(first->next_continuation_token, "t");
-    const Result<ListResponse> second = list("t");
-    ASSERT_FALSE(second);
-    EXPECT_EQ(second.error().errno_value, EPROTO);
+    const Result<ListResponse> page = list("");
+    ASSERT_FALSE(page);
+    EXPECT_EQ(page.error().errno_value, EPROTO);
     EXPECT_EQ(transport_.asked().size(), 2U);
+}
+
+// As with many deleted keys in a bucket with versions. Some callers ask only whether anything is there.
+TEST_F(Store, AShortPageIsTheEndOfAList) {
+    const auto page_with = [](const std::string& content, const std::string& next) {
+        return HttpResponse{200,
+                            {},
+                            "<ListBucketResult>" + content +
+                                (next.empty() ? ""
+                                              : "<IsTruncated>true</IsTruncated><NextContinuationToken>" + next +
+                                                    "</NextContinuationToken>") +
+                                "</ListBucketResult>"};
+    };
+    transport_.answer_with([&, asked = 0](const HttpRequest&) mutable {
+        ++asked;
+        return asked == 1   ? page_with("", "1")
+               : asked == 2 ? page_with("<Contents><Key>d/</Key><Size>0</Size></Contents>", "2")
+                            : page_with("<Contents><Key>d/f</Key><Size>1</Size></Contents>", "3");
+    });
+    const Result<ListResponse> page = list("", "d/", 2);
+    ASSERT_TRUE(page) << page.error().message;
+    ASSERT_EQ(page->objects.size(), 2U);
+    EXPECT_EQ(page->objects.back().key, "d/f");
+    EXPECT_EQ(page->next_continuation_token, "3");
+    EXPECT_EQ(transport_.asked().size(), 3U);
+    EXPECT_NE(transport_.asked().back().url.find("max-keys=1"), std::string::npos) << transport_.asked().back().url;
 }
 
 // As through a proxy that cuts off a part of the path: callers take the prefix off each key.
