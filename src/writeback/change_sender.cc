@@ -224,8 +224,8 @@ void send_copy(const SendEnvironment& environment, const std::shared_ptr<const H
     environment.store.copy(std::move(request), giving_etag(std::move(done)));
 }
 
-void send_removal(const SendEnvironment& environment, const std::shared_ptr<const HeldChange>& held,
-                  StoreDone<std::string> done) {
+void remove_now(const SendEnvironment& environment, const std::shared_ptr<const HeldChange>& held,
+                StoreDone<std::string> done) {
     RemoveRequest request(held->key(), held->change.if_match);
     environment.store.remove(std::move(request), [held, done = std::move(done)](const Status& removed) {
         // ESTALE: the name has another version, which this removal did not mean.
@@ -234,6 +234,25 @@ void send_removal(const SendEnvironment& environment, const std::shared_ptr<cons
             return;
         }
         done(failure(removed.error()));
+    });
+}
+
+// Looks at the version first, as some stores ignore the condition: between the acknowledgement and now another client
+// may have had hours to save the name anew.
+void send_removal(const SendEnvironment& environment, const std::shared_ptr<const HeldChange>& held,
+                  StoreDone<std::string> done) {
+    if (held->change.if_match.empty()) {
+        remove_now(environment, held, std::move(done));
+        return;
+    }
+    environment.store.head(held->key(), [environment, held, done = std::move(done)](const Result<ObjectInfo>& there) {
+        if (there && there->etag == held->change.if_match) {
+            remove_now(environment, held, done);
+        } else if (there || there.error().errno_value == ENOENT) {
+            done(std::string());
+        } else {
+            done(failure(there.error()));
+        }
     });
 }
 

@@ -228,7 +228,15 @@ void UnsentChanges::tell_lost(const std::string& key, const Error& why) const {
     }
 }
 
+// With what was made of it here, as by a rename: that has no source any more.
 void UnsentChanges::lose_name(const HeldPtr& held, const Error& error) {
+    std::vector<HeldPtr> made;
+    {
+        const MutexLock lock(mutex_);
+        made = all_made_of(held).changes;
+        std::erase_if(made, [&](const HeldPtr& each)
+                                REQUIRES(mutex_) { return each == held || !order_.take(each->change.number); });
+    }
     Error why = error;
     why.message = "another client has made this name first: " + error.message;
     if (held->key().ends_with('/')) {
@@ -238,6 +246,13 @@ void UnsentChanges::lose_name(const HeldPtr& held, const Error& error) {
         log_error(not_made(*held, why.message));
         tell_lost(held->key(), why);
     }
+    why.message = held->key() + ", of which it was made, is not there: " + why.message;
+    // The last first, so that none is left without its source if the mount is killed in between.
+    std::for_each(made.rbegin(), made.rend(), [&](const HeldPtr& each) {
+        log_error(not_made(*each, why.message));
+        tell_lost(each->key(), why);
+        give_up(each);
+    });
     give_up(held);
 }
 

@@ -168,6 +168,11 @@ bool UnsentElsewhere::is_lost(const UnsentDirectory& unsent, const AskedBy& by) 
     if (seen.told != unsent.told) {
         seen = {unsent.told, now, now};
     }
+    // Looks are a minute apart. Time in which the store could not be asked is time in which it could not be told,
+    // either.
+    if (const auto since = now - seen.looked_at; since > kUnsentToldEvery) {
+        seen.at += since;
+    }
     seen.looked_at = now;
     return now - seen.at >= kUnsentCountsFor;
 }

@@ -82,6 +82,26 @@ TEST_F(AnotherWasFaster, ANameThatIsMadeOnceIsLostAndTold) {
     EXPECT_EQ(bucket.content("p/d/a"), kLarge);
 }
 
+// Two nodes update a pointer by a temporary name that is the same on both.
+TEST_F(AnotherWasFaster, WhatIsMadeOfALostNameIsLostWithIt) {
+    const auto made = mount();
+    PutRequest claim;
+    claim.key = "p/latest.tmp";
+    claim.body = Payload::from_string("here");
+    claim.if_none_match = true;
+    ASSERT_TRUE((*made)->put(claim));
+    ASSERT_TRUE(made->copy("p/latest.tmp", "p/latest"));
+    ASSERT_TRUE((*made)->remove("p/latest.tmp", (*made)->head("p/latest.tmp")->etag));
+    ASSERT_TRUE(made->put("p/d/a", kLarge));
+    bucket.put_object("p/latest.tmp", "another's");
+    made->unsent().start();
+    made->wait_until_sent();
+    EXPECT_TRUE(lost().contains("p/latest"));
+    EXPECT_FALSE(bucket.exists("p/latest"));
+    EXPECT_EQ(bucket.content("p/latest.tmp"), "another's");
+    EXPECT_EQ(bucket.content("p/d/a"), kLarge);
+}
+
 // Both have their bytes in one file on the disk.
 TEST_F(AnotherWasFaster, WhatWasSavedUnderAnotherNameOutlivesItsRemovalByTheNextMount) {
     {

@@ -367,6 +367,20 @@ TEST_F(WritebackTest, ARemovalSparesWhatAnotherMountHasWrittenSince) {
     EXPECT_EQ(made->content("a"), "2");
 }
 
+TEST_F(WritebackTest, ARemovalSparesItOnAStoreThatIgnoresTheCondition) {
+    bucket.ignore_delete_conditions();
+    bucket.put_object("a", "1");
+    bucket.put_object("b", "1");
+    const auto made = mount();
+    ASSERT_TRUE((*made)->remove("a", bucket.info("a").etag));
+    ASSERT_TRUE((*made)->remove("b", bucket.info("b").etag));
+    bucket.put_object("a", "2");
+    made->unsent().start();
+    made->wait_until_sent();
+    EXPECT_THAT(bucket.keys(), ElementsAre("a"));
+    EXPECT_EQ(bucket.content("a"), "2");
+}
+
 TEST_F(WritebackTest, ACopyOfWhatIsInTheBucketIsReadThereUntilItIsMade) {
     bucket.put_object("a", kLarge);
     const auto made = mount();
