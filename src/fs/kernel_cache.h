@@ -32,6 +32,9 @@ public:
     void invalidate_inode(std::uint64_t node) { invalidate_inode(node, {}); }
     // Drops the inode's attributes only.
     virtual void invalidate_attributes(std::uint64_t node) = 0;
+    // Whether a file that bypasses the page cache can be mapped shared (kernel 6.6), and shows its changes at once to
+    // those that read it through the page cache. Known once the kernel sends requests.
+    [[nodiscard]] virtual bool direct_io_allows_mmap() const = 0;
 };
 
 }  // namespace ckptfs::fs

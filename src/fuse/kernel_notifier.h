@@ -21,6 +21,7 @@
 
 #include "base/mutex.h"
 #include "fs/kernel_cache.h"
+#include "fuse/init_negotiation.h"
 
 namespace ckptfs {
 
@@ -42,7 +43,7 @@ public:
     // Threads are started as needed. This many inodes with a locked page can be waited for at once.
     static constexpr std::size_t kMaxThreads = 8;
 
-    KernelNotifier() = default;
+    explicit KernelNotifier(const InitNegotiation& negotiation) : negotiation_(negotiation) {}
     ~KernelNotifier() override;
     KernelNotifier(const KernelNotifier&) = delete;
     KernelNotifier& operator=(const KernelNotifier&) = delete;
@@ -56,6 +57,7 @@ public:
     void invalidate_entry(std::uint64_t parent, std::string name) override;
     void invalidate_inode(std::uint64_t node, InodeNotice notice) override;
     void invalidate_attributes(std::uint64_t node) override;
+    [[nodiscard]] bool direct_io_allows_mmap() const override { return negotiation_.direct_io_allows_mmap(); }
 
 private:
     enum class What : std::uint8_t { kEntry, kInode, kAttributes };
@@ -75,6 +77,7 @@ private:
     void run();
     static void deliver(Sink& sink, const Notice& notice);
 
+    const InitNegotiation& negotiation_;
     Mutex mutex_;
     Condition changed_;
     std::deque<Notice> queue_ GUARDED_BY(mutex_);

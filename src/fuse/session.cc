@@ -95,7 +95,6 @@ public:
     void serve(SessionEnvironment environment, int workers, Events events) override;
     void stop() override;
     [[nodiscard]] Milliseconds longest_request() const override;
-    [[nodiscard]] bool direct_io_allows_mmap() const override { return negotiation_.direct_io_allows_mmap(); }
 
 private:
     static FuseSession& of(void* userdata) { return *static_cast<FuseSession*>(static_cast<Serving*>(userdata)); }
@@ -127,7 +126,7 @@ private:
     InitNegotiation negotiation_;
     KernelPassthrough passthrough_{negotiation_};
     std::unique_ptr<fuse_session, SessionDeleter> session_;
-    KernelNotifier notifier_;
+    KernelNotifier notifier_{negotiation_};
 
     Mutex mutex_;
     Condition changed_;

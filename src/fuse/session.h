@@ -65,8 +65,6 @@ public:
     virtual void stop() = 0;
     // How long the worker that has been busy longest has had its request; a worker that waits for a buffer is not busy.
     [[nodiscard]] virtual Milliseconds longest_request() const = 0;
-    // True if files opened with direct_io can be mapped shared as well; known after `ready`.
-    [[nodiscard]] virtual bool direct_io_allows_mmap() const = 0;
 };
 
 }  // namespace ckptfs

@@ -39,19 +39,21 @@ Status OpenFiles::may_write() const {
 }
 
 bool OpenFiles::wants_direct_io(int flags) const {
+    // A handle that truncates or appends may go on in another version than others of its inode: they must not share
+    // pages.
+    const bool must_not_share = writes(flags) && (flags & (O_TRUNC | O_APPEND)) != 0;
     switch (state_.env.read.config.direct_io) {
         case DirectIo::kAlways:
             return true;
         case DirectIo::kNever:
-            // A handle that truncates or appends may go on in another version than others of its inode: they must not
-            // share pages.
-            return writes(flags) && (flags & (O_TRUNC | O_APPEND)) != 0;
+            return must_not_share;
         case DirectIo::kAuto:
             break;
     }
     // Requests of 1 MiB cost a third of what they cost through the page cache. Readers keep the page cache: it serves
-    // small reads, and one copy of a file to all ranks of a node.
-    return writes(flags);
+    // small reads, and one copy of a file to all ranks of a node. What an older kernel could not map, nor show to such
+    // readers, goes through the page cache.
+    return must_not_share || (writes(flags) && state_.env.kernel_cache.direct_io_allows_mmap());
 }
 
 pid_t OpenFiles::opener(const Caller& caller, int flags) const {

@@ -138,6 +138,7 @@ public:
         }
     }
     void invalidate_attributes(std::uint64_t node) override { attributes.push_back(node); }
+    [[nodiscard]] bool direct_io_allows_mmap() const override { return maps_direct_io; }
 
     std::vector<std::string> entries;
     std::vector<std::uint64_t> inodes;
@@ -146,6 +147,8 @@ public:
     std::vector<std::uint64_t> attributes;
     // Called when the pages of an inode are gone and the filesystem has not heard of it.
     std::function<void()> before_done;
+    // The kernel is 6.6 or later.
+    bool maps_direct_io = true;
     // The kernel is slow: inodes wait for deliver().
     bool is_held = false;
 

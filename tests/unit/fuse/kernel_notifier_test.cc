@@ -57,7 +57,8 @@ private:
 
 TEST(KernelNotifier, DeliversOnceConnectedAndInOrderForOneInode) {
     RecordingSink sink;
-    KernelNotifier notifier;
+    const InitNegotiation negotiation;
+    KernelNotifier notifier{negotiation};
     notifier.invalidate_entry(1, "name");
     notifier.invalidate_inode(7);
     notifier.connect(sink);
@@ -75,7 +76,8 @@ TEST(KernelNotifier, OneLockedPageHoldsUpItsOwnInodeOnly) {
     RecordingSink sink;
     std::promise<void> unlock;
     sink.locked = unlock.get_future().share();
-    KernelNotifier notifier;
+    const InitNegotiation negotiation;
+    KernelNotifier notifier{negotiation};
     notifier.connect(sink);
     std::atomic<bool> done = false;
     notifier.invalidate_inode(RecordingSink::kLocked, {.done = [&] { done = true; }});
@@ -96,7 +98,8 @@ TEST(KernelNotifier, OneLockedPageHoldsUpItsOwnInodeOnly) {
 
 TEST(KernelNotifier, ANoticeThatIsNotDueYetIsDropped) {
     RecordingSink sink;
-    KernelNotifier notifier;
+    const InitNegotiation negotiation;
+    KernelNotifier notifier{negotiation};
     notifier.connect(sink);
     bool done = false;
     notifier.invalidate_inode(7, {.is_due = [] { return false; }, .done = [&] { done = true; }});
@@ -109,7 +112,8 @@ TEST(KernelNotifier, ANoticeThatIsNotDueYetIsDropped) {
 
 TEST(KernelNotifier, TakesThoseThatAnAnswerWaitsForFirst) {
     RecordingSink sink;
-    KernelNotifier notifier;
+    const InitNegotiation negotiation;
+    KernelNotifier notifier{negotiation};
     // Of one node: those of others may be given at the same time.
     notifier.invalidate_entry(8, "a");
     notifier.invalidate_inode(8);
@@ -122,7 +126,8 @@ TEST(KernelNotifier, TakesThoseThatAnAnswerWaitsForFirst) {
 // The caller may have a lock that what is held needs as it ends.
 TEST(KernelNotifier, LetsGoOfWhatADroppedNoticeHoldsOnAThreadOfItsOwn) {
     RecordingSink sink;
-    KernelNotifier notifier;
+    const InitNegotiation negotiation;
+    KernelNotifier notifier{negotiation};
     std::promise<std::thread::id> ended;
     notifier.invalidate_inode(
         1, {.held = std::shared_ptr<void>(&ended, [&](void*) { ended.set_value(std::this_thread::get_id()); })});
@@ -138,7 +143,8 @@ TEST(KernelNotifier, LetsGoOfWhatADroppedNoticeHoldsOnAThreadOfItsOwn) {
 
 TEST(KernelNotifier, DropsTheOldestWhenFull) {
     RecordingSink sink;
-    KernelNotifier notifier;
+    const InitNegotiation negotiation;
+    KernelNotifier notifier{negotiation};
     for (std::size_t i = 0; i <= KernelNotifier::kMaxQueued; ++i) {
         notifier.invalidate_inode(i);
     }
@@ -153,7 +159,8 @@ TEST(KernelNotifier, DropsTheOldestWhenFull) {
 // As each of many small writes asks for.
 TEST(KernelNotifier, TheSameAgainDropsNothingElse) {
     RecordingSink sink;
-    KernelNotifier notifier;
+    const InitNegotiation negotiation;
+    KernelNotifier notifier{negotiation};
     notifier.invalidate_inode(7);
     notifier.invalidate_inode(8, {.is_due = [] { return true; }});
     for (std::size_t i = 0; i < KernelNotifier::kMaxQueued; ++i) {
@@ -169,7 +176,8 @@ TEST(KernelNotifier, TheSameAgainDropsNothingElse) {
 
 TEST(KernelNotifier, DropsNoneThatIsGivenNoSecondTime) {
     RecordingSink sink;
-    KernelNotifier notifier;
+    const InitNegotiation negotiation;
+    KernelNotifier notifier{negotiation};
     notifier.invalidate_inode(7, {.is_due = [] { return true; }});
     for (std::size_t i = 0; i < KernelNotifier::kMaxQueued; ++i) {
         notifier.invalidate_inode(i + 8);
@@ -184,7 +192,8 @@ TEST(KernelNotifier, DisconnectWaitsForTheNoticeUnderWay) {
     RecordingSink sink;
     std::promise<void> proceed;
     sink.proceed = proceed.get_future().share();
-    KernelNotifier notifier;
+    const InitNegotiation negotiation;
+    KernelNotifier notifier{negotiation};
     notifier.connect(sink);
     notifier.invalidate_inode(3);
     sink.entered.get_future().wait();

@@ -33,7 +33,7 @@ TEST_F(SessionTest, AllowsSharedMappingsWithDirectIoWhereTheKernelOffersIt) {
     init_ = false;
     serve(1);
     EXPECT_EQ(kernel_.init().flags2, 1U << 4);
-    EXPECT_TRUE(session_->direct_io_allows_mmap());
+    EXPECT_TRUE(session_->kernel_cache().direct_io_allows_mmap());
 }
 
 TEST_F(SessionTest, ReadsFilesPastTheDaemonWhereThatIsWanted) {
@@ -69,7 +69,7 @@ TEST_F(SessionTest, AsksForNothingThatTheKernelDidNotOffer) {
     serve(1);
     EXPECT_EQ(kernel_.init(FUSE_ASYNC_READ | FUSE_INIT_EXT, 0).flags2, 0U);
     EXPECT_FALSE(session_->passthrough().is_possible());
-    EXPECT_FALSE(session_->direct_io_allows_mmap());
+    EXPECT_FALSE(session_->kernel_cache().direct_io_allows_mmap());
 }
 
 TEST_F(SessionTest, ExtendedAttributesAreReadAndNeverSet) {
