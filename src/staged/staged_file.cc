@@ -411,7 +411,11 @@ void StagedFile::end_writer(const std::shared_ptr<FileWriter>& writer, const std
 
 void StagedFile::note_unanswered(const std::shared_ptr<StreamWriter>& writer) {
     if (writer) {
-        const std::vector<std::string> ids = writer->unanswered_commits();
+        std::vector<std::string> ids = writer->unanswered_commits();
+        if (ids.empty() && committing_ && !writer->failed()) {
+            // It may be published before it is told that the file was given up.
+            ids.push_back(writer->next_commit());
+        }
         unanswered_.insert(unanswered_.end(), ids.begin(), ids.end());
     }
 }

@@ -193,7 +193,12 @@ std::optional<CommittedFrames> FileWriterImpl::committed_frames() const {
 
 std::string FileWriterImpl::write_id() const {
     const MutexLock lock(mutex_);
-    return write_id_;
+    return is_write_id_used_ ? write_id_ : std::string();
+}
+
+std::string FileWriterImpl::next_commit() {
+    const MutexLock lock(mutex_);
+    return next_write_id();
 }
 
 std::vector<std::string> FileWriterImpl::unanswered_commits() const {

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/uuid.h"
 #include "ckptfs/log.h"
 #include "write/file_writer_impl.h"
 
@@ -26,10 +27,18 @@ bool FileWriterImpl::commit_step() {
 }
 
 std::shared_ptr<Upload> FileWriterImpl::new_upload(Metadata metadata, std::string content_encoding) {
-    auto upload = Upload::create(environment_.store, {key_, std::move(metadata), std::move(content_encoding),
-                                                      overwrite_ == Overwrite::kRefused, &environment_.permits});
-    write_id_ = upload->write_id();
-    return upload;
+    is_write_id_used_ = true;
+    return Upload::create(environment_.store,
+                          {key_, std::move(metadata), std::move(content_encoding), overwrite_ == Overwrite::kRefused,
+                           &environment_.permits, next_write_id()});
+}
+
+// The ID of the commit that comes, whatever uploads lead to it.
+const std::string& FileWriterImpl::next_write_id() {
+    if (write_id_.empty()) {
+        write_id_ = random_uuid();
+    }
+    return write_id_;
 }
 
 std::string FileWriterImpl::shown_key() const {
@@ -59,6 +68,7 @@ void FileWriterImpl::published(Result<PutResponse> result) {
     object.modified = result->last_modified == WallTime() ? environment_.clock.wall_now() : result->last_modified;
     committed_ = object;
     write_id_.clear();
+    is_write_id_used_ = false;
     CommittedFrames frames{cycle_->encoder(), {}};
     if (!frames.plain()) {
         frames.records = cycle_->take_records();

@@ -58,6 +58,7 @@ public:
     void when_fetched(std::function<void(std::uint64_t offset, Slice bytes)> told) override;
     [[nodiscard]] std::optional<CommittedFrames> committed_frames() const override;
     [[nodiscard]] std::string write_id() const override;
+    [[nodiscard]] std::string next_commit() override;
     void when_failed(std::function<void(const Error&)> told) override;
     void before_ending(Wait wait) override;
 
@@ -148,6 +149,7 @@ private:
     // --- file_writer_commits.cc: commits, and the cycle that leads to each.
     void commit_requested(PendingCommit commit) REQUIRES(mutex_);
     [[nodiscard]] bool commit_step() REQUIRES(mutex_);
+    const std::string& next_write_id() REQUIRES(mutex_);
     // The request that publishes may be on its way.
     [[nodiscard]] bool is_being_published() const REQUIRES(mutex_) {
         return cycle_->is_committing() && cycle_->is_publishing();
@@ -202,8 +204,9 @@ private:
     bool copies_known_ GUARDED_BY(mutex_) = false;
     // The way to the next commit; never null.
     std::shared_ptr<UploadCycle> cycle_ GUARDED_BY(mutex_);
-    // That of the latest upload, until it is published.
+    // Of the commit that comes; empty before anything leads to one. `is_write_id_used_`: an upload has it.
     std::string write_id_ GUARDED_BY(mutex_);
+    bool is_write_id_used_ GUARDED_BY(mutex_) = false;
     // The file has failed, and that upload may be in the bucket, or get there.
     bool may_be_published_ GUARDED_BY(mutex_) = false;
     // Waiters of the commit under way.

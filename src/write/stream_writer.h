@@ -43,6 +43,8 @@ public:
     // The write ID (kWriteIdMetadata) of the commit that began last, while that has not succeeded; empty before, and
     // after.
     [[nodiscard]] virtual std::string write_id() const = 0;
+    // That of the commit under way, or else of the next one.
+    [[nodiscard]] virtual std::string next_commit() = 0;
     // Right after a commit: what was committed stays where it is; the next commit starts from it and goes to `key`.
     virtual void go_on_at(std::string key, Overwrite overwrite) = 0;
 };

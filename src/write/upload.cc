@@ -27,7 +27,9 @@ std::shared_ptr<Upload> Upload::create(ObjectStore& store, UploadTarget target) 
 }
 
 Upload::Upload(ObjectStore& store, UploadTarget target)
-    : store_(store), target_(std::move(target)), write_id_(random_uuid()) {}
+    : store_(store),
+      target_(std::move(target)),
+      write_id_(target_.write_id.empty() ? random_uuid() : target_.write_id) {}
 
 Upload::~Upload() {
     if (id_ && !closed_) {

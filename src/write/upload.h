@@ -33,6 +33,8 @@ struct UploadTarget {
     bool if_none_match = false;
     // Asked for the key's permit when the object is to be published; null if none is needed.
     const PublishPermits* permits = nullptr;
+    // The value of kWriteIdMetadata; a new one if it is empty.
+    std::string write_id{};
 };
 
 struct CopySource {

@@ -49,6 +49,30 @@ TEST_P(StagedOrderTest, ATruncationDoesNotForgetThatTheStreamHasFailed) {
     }
 }
 
+// The file is given up while it is committed, and who notes that waits for a disk: the commit goes on until it is told.
+TEST_P(StagedOrderTest, AFailureNamesTheCommitThatWasUnderWay) {
+    for (const std::uint64_t size : {kMiB / 2, 20 * kMiB}) {
+        const Operation operation = size < kMiB ? Operation::kPut : Operation::kUploadPart;
+        const auto staged = open_staged(std::nullopt, Streaming::kNever);
+        ASSERT_TRUE(write(*staged, 0, bytes(size)));
+        store.hold(operation);
+        Answer<Result<CommittedObject>> committed;
+        staged->commit(CommitReason::kFsync, committed.callback());
+        ASSERT_TRUE(store.wait_until_held(operation, 1));
+        std::vector<std::string> told;
+        staged->when_failed([&](const Error& /*why*/) {
+            told = staged->unanswered_commits();
+            store.release(operation);
+            EXPECT_TRUE(eventually([&] { return store.exists(kKey); }));
+        });
+        Answer<Status> aborted;
+        staged->abort(failure(EIO, "its writer was killed").value(), aborted.callback());
+        EXPECT_TRUE(aborted.get());
+        EXPECT_EQ(told, std::vector<std::string>{store.info(kKey).metadata.at(kWriteIdMetadata)});
+        store.remove(std::string(kKey), [](const Status&) {});
+    }
+}
+
 TEST_P(StagedOrderTest, AReadOfOldAndNewBytesSpansACommit) {
     const std::string original = bytes(8 * kMiB);
     std::string text = original;
