@@ -235,6 +235,17 @@ Result<Copied> copy_by_upload(ObjectStore& store, const ObjectInfo& source, cons
     }
 }
 
+// Whether the destination has this version: an attempt without a reply has copied it, before another mount removed the
+// source.
+std::optional<PutResponse> find_copy(ObjectStore& store, const ObjectInfo& source, const std::string& destination) {
+    const auto there = wait_for<ObjectInfo>([&](auto done) { store.head(destination, done); });
+    const bool is_same_write = there && !write_id_of(source).empty() && write_id_of(*there) == write_id_of(source);
+    if (!there || there->size != source.size || (there->etag != source.etag && !is_same_write)) {
+        return std::nullopt;
+    }
+    return PutResponse{there->etag, there->last_modified};
+}
+
 Result<Copied> copy_by_request(ObjectStore& store, const ObjectInfo& source, const std::string& destination,
                                const CopyOptions& options) {
     CopyRequest request;
@@ -251,7 +262,9 @@ Result<Copied> copy_by_request(ObjectStore& store, const ObjectInfo& source, con
     }
     const Result<PutResponse> response = wait_for<PutResponse>([&](auto done) { store.copy(request, done); });
     if (!response) {
-        return failure(response.error());
+        const bool may_be_made = response.error().errno_value == ENOENT && response.error().outcome_unknown;
+        const auto made = may_be_made && !options.no_replace ? find_copy(store, source, destination) : std::nullopt;
+        return made ? Result<Copied>(copied_as(source, *made, write_id)) : failure(response.error());
     }
     return copied_as(source, *response, write_id);
 }

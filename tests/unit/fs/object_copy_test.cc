@@ -94,6 +94,23 @@ TEST_F(ObjectCopyTest, OneThatFailsForAnotherReasonIsNotBegunAnew) {
     EXPECT_EQ(store_.open_uploads(), 0);
 }
 
+// The reply was lost, and before the next attempt another mount removed the source.
+TEST_F(ObjectCopyTest, OneThatWasMadeBeforeItsSourceWentIsRecognised) {
+    for (const bool is_made : {true, false}) {
+        store_.put_object("p/small", is_made ? "text" : "other", {{kWriteIdMetadata, is_made ? "1" : "2"}});
+        Error gone = store_error(ENOENT, "NoSuchKey", 404);
+        gone.outcome_unknown = true;
+        store_.inject({Operation::kCopy, "p/copy", gone, 0, 1, is_made});
+        CopyOptions options;
+        options.known = store_.info("p/small");
+        const Result<Copied> copied = copy_object(store_, "p/small", "p/copy", options);
+        ASSERT_TRUE(copied);
+        EXPECT_EQ(copied->copy.etag, store_.info("p/copy").etag);
+        EXPECT_EQ(store_.calls(Operation::kCopy), is_made ? 1 : 2) << "what has the name by now is copied";
+        store_.reset_calls();
+    }
+}
+
 TEST_F(ObjectCopyTest, OneThatWasReplacedSinceItWasListedIsNotedAsWhatWasCopied) {
     const ObjectInfo listed = store_.info("p/old");
     store_.put_object("p/old", content_);
