@@ -59,6 +59,22 @@ Status Daemon::start() {
     if (auto attached = attach(); !attached) {
         return attached;
     }
+    auto assembled = assemble(std::move(*signals));
+    if (!assembled) {
+        leave_as_it_was();
+    }
+    return assembled;
+}
+
+// A mount point that was taken over has a dead mount again: programs go on to fail, and do not write into the bare
+// directory.
+void Daemon::leave_as_it_was() {
+    if (has_taken_over_) {
+        mount_->leave_dead();
+    }
+}
+
+Status Daemon::assemble(FileDescriptor signals) {
     auto connection = mount_->connection();
     auto session = connection ? Session::create(std::move(*connection)) : failure(connection.error());
     if (!session) {
@@ -66,7 +82,7 @@ Status Daemon::start() {
     }
     session_ = std::move(*session);
     listen_for_commands();
-    auto service = Service::create(std::move(*signals), control_ ? &*control_ : nullptr, service_events());
+    auto service = Service::create(std::move(signals), control_ ? &*control_ : nullptr, service_events());
     if (!service) {
         return failure(service.error());
     }
@@ -101,7 +117,8 @@ Status Daemon::attach() {
     if (!taken) {
         return failure(taken.error());
     }
-    if (*taken) {
+    has_taken_over_ = *taken;
+    if (has_taken_over_) {
         log_info(format("took over {} from a ckptfs daemon that was killed", escaped(place)));
     }
     const auto table = read_mount_table();
@@ -261,6 +278,7 @@ void Daemon::mount_answers() {
     }
     if (!readiness_.is_awaited()) {
         log_info("the mount command was interrupted");
+        leave_as_it_was();
         kill(getpid(), SIGTERM);
     }
     readiness_.ready();

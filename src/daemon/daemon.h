@@ -38,13 +38,16 @@ public:
     // `examination`: returns the advice that is added to the message if the bucket cannot be used.
     Daemon(Config config, Readiness readiness, std::function<std::string()> examination);
 
-    // Mounts; requests are answered from serve_until_the_end() on. Leaves nothing behind if it fails.
+    // Mounts; requests are answered from serve_until_the_end() on. Leaves nothing behind if it fails, but a dead mount
+    // where it has taken one over.
     Status start();
     int serve_until_the_end();
     Readiness& readiness() { return readiness_; }
 
 private:
     Status attach();
+    Status assemble(FileDescriptor signals);
+    void leave_as_it_was();
     void listen_for_commands();
     Service::Events service_events();
     bool ends_by_hangup() const;
@@ -71,6 +74,8 @@ private:
     std::unique_ptr<Service> service_;
     SteadyTime started_{};
     WallTime started_at_{};
+    // There was a dead mount at the mount point.
+    bool has_taken_over_ = false;
     std::atomic<bool> draining_ = false;
     // Set once the kernel has ended the mount.
     std::atomic<bool> is_detached_ = false;

@@ -353,8 +353,8 @@ void Machinery::hand_over() {
     }
     tell_of_end();
     const fs::FileStatistics files = fs_->statistics();
-    const bool is_acknowledged =
-        fs_->uploads().empty() && fs_->renames().empty() && files.removals_under_way == 0 && !files.probes_store;
+    const bool is_acknowledged = fs_->uploads().empty() && files.name_changes_under_way == 0 &&
+                                 files.removals_under_way == 0 && !files.probes_store;
     if (is_acknowledged && unsent_->are_wanted()) {
         is_handed_over_ = true;
         log_info("the next mount sends what is left on the disk");

@@ -25,6 +25,8 @@ struct FileStatistics {
     std::uint64_t names_known = 0;
     // Names whose removal was acknowledged and is on its way to the bucket.
     std::uint64_t removals_under_way = 0;
+    // Renames and removals that are not answered yet, or whose callers were killed.
+    std::uint64_t name_changes_under_way = 0;
     // Files that failed, and whose records are not in the bucket yet: other mounts could commit a marker over them.
     std::uint64_t failures_untold = 0;
     // DeleteConditions is probing the store: an object of the probe may be there.

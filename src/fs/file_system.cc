@@ -257,6 +257,7 @@ public:
         FileStatistics statistics = status_.statistics();
         statistics.files_failed += lost_.count();
         statistics.removals_under_way = batches_.under_way();
+        statistics.name_changes_under_way = draining_.changes();
         statistics.failures_untold = state_.failed.untold().size();
         statistics.probes_store = state_.deletes->is_asking();
         return statistics;

@@ -2,7 +2,12 @@
 #include "fuse/kernel_notifier.h"
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
+
+#include "base/text.h"
+#include "base/thread.h"
+#include "ckptfs/log.h"
 
 namespace ckptfs {
 
@@ -98,7 +103,12 @@ bool KernelNotifier::is_queued(const Notice& notice) const {
 void KernelNotifier::start_thread_if_needed() {
     if (sink_ != nullptr && !stop_ && !queue_.empty() && threads_.size() == under_way_.size() &&
         threads_.size() < kMaxThreads) {
-        threads_.emplace_back([this] { run(); });
+        try {
+            threads_.push_back(start_thread("ckptfs-notify", [this] { run(); }));
+        } catch (const std::system_error& error) {
+            // Tried again with the next notice; until then those that there are do it.
+            log_debug(format("{} threads tell the kernel to drop what it caches: {}", threads_.size(), error.what()));
+        }
     }
 }
 

@@ -151,6 +151,11 @@ public:
         return {};
     }
 
+    void leave_dead() override {
+        const MutexLock lock(mutex_);
+        detached_ = true;
+    }
+
 private:
     // The kernel gives the id of a mount that was taken away to the next one. Ours is not free before its connection
     // has ended.

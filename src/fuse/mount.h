@@ -4,8 +4,8 @@
 // Between create() and the first request that a Session answers, everything that touches the mount waits, so the daemon
 // must not. The kernel's side is found in /proc/self/mountinfo instead.
 //
-// Ownership: owns the connection's first descriptor; a Session works on a duplicate. The destructor detaches.
-// Threads: detach() may be called from any thread; the rest is constant.
+// Ownership: owns the connection's first descriptor; a Session works on a duplicate. The destructor detaches, unless
+// the mount is left dead. Threads: detach() may be called from any thread; the rest is constant.
 #pragma once
 
 #include <memory>
@@ -30,6 +30,9 @@ public:
     // Takes the mount out of the tree; what is open in it fails from now on. Does nothing when another process has
     // unmounted it. Only the first call reports whether it is gone.
     virtual Status detach() = 0;
+    // Leaves the mount in the tree: detach() and the destructor do not detach it any more. Once its connection ends,
+    // everything there fails with ENOTCONN, and nothing is written into the bare directory below.
+    virtual void leave_dead() = 0;
 };
 
 // The mount's read-ahead, as the kernel's sysfs ABI names it (/sys/class/bdi/MAJOR:MINOR/read_ahead_kb). Needs root.

@@ -190,6 +190,26 @@ def test_a_dead_mount_stays_while_the_store_refuses(place, simulator, prefix):
     assert_mounted(at.mount(), at)
 
 
+def test_a_dead_mount_stays_where_the_next_one_cannot_begin(place, simulator, prefix, tmp_path):
+    """What the disk has acknowledged cannot be read."""
+    at = place()
+    options = ("--cache-dir", tmp_path, "--ack", "disk")
+    assert at.mount("", *options).returncode == 0
+    simulator.inject({"op": "PutObject", "action": "403"})
+    for name in "one", "other":
+        at.write(name, "text")
+    at.kill()
+    log, = (path for path in tmp_path.rglob("*.log") if path.stat().st_size > 0)
+    whole = log.read_bytes()
+    log.write_bytes(whole[:10] + bytes([whole[10] ^ 1]) + whole[11:])
+    refused = at.mount("", *options)
+    assert refused.returncode == 1, refused.stderr
+    assert "not connected" in at.machine.run("touch", at.path / "file").stderr
+    log.write_bytes(whole)
+    simulator.clear_faults()
+    assert_mounted(at.mount("", *options), at)
+
+
 def slow_writer(at: Place, name: str) -> subprocess.Popen:
     return subprocess.Popen(["nsenter", f"--mount={at.machine.namespace}", "dd", "if=/dev/urandom",
                              f"of={at.path / name}", "bs=1M", "count=100", "status=none"], stderr=subprocess.DEVNULL)

@@ -70,6 +70,11 @@ std::vector<std::string> Draining::cut_off() const {
     return cut_off_;
 }
 
+std::size_t Draining::changes() const {
+    const MutexLock lock(mutex_);
+    return changes_.size();
+}
+
 std::vector<std::string> Draining::renames() const {
     std::vector<std::string> names;
     const MutexLock lock(mutex_);

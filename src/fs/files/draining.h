@@ -5,6 +5,7 @@
 // Threads: all functions may be called from any thread; the mutex is a leaf.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <set>
@@ -46,6 +47,8 @@ public:
     // Files that were given up because the connection to the kernel ended before they were closed.
     void note_cut_off(const std::string& key);
     [[nodiscard]] std::vector<std::string> cut_off() const;
+    // Number of renames and removals under way.
+    [[nodiscard]] std::size_t changes() const;
     // Names with a rename under way.
     [[nodiscard]] std::vector<std::string> renames() const;
 

@@ -2,9 +2,11 @@
 #include "fs/moves/rename_record.h"
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include "base/store_wait.h"
+#include "base/text.h"
 #include "base/thread.h"
 #include "base/uuid.h"
 #include "ckptfs/log.h"
@@ -96,7 +98,13 @@ void RenameRecord::start_beating() {
         const MutexLock lock(mutex_);
         stopping_ = false;
     }
-    heartbeat_ = start_thread("rename-beat", [this] { beat(); });
+    try {
+        heartbeat_ = start_thread("rename-beat", [this] { beat(); });
+    } catch (const std::system_error& error) {
+        // The rename fails if it takes longer than others wait for a heartbeat.
+        log_warning(
+            format("renaming {}: without a heartbeat for other mounts: {}", escaped(rename_.source), error.what()));
+    }
 }
 
 void RenameRecord::stop_beating() {
