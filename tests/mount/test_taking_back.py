@@ -195,8 +195,8 @@ def test_a_dead_mount_stays_where_the_next_one_cannot_begin(place, simulator, pr
     at = place()
     options = ("--cache-dir", tmp_path, "--ack", "disk")
     assert at.mount("", *options).returncode == 0
-    simulator.inject({"op": "PutObject", "action": "403"})
     for name in "one", "other":
+        simulator.inject({"op": "PutObject", "key": f"{prefix}{name}", "action": "403"})
         at.write(name, "text")
     at.kill()
     log, = (path for path in tmp_path.rglob("*.log") if path.stat().st_size > 0)

@@ -43,7 +43,9 @@ CloseDecision decide_killed(const CloseFacts& facts, bool is_sure) {
 }
 
 CloseDecision decide_left(const CloseFacts& facts) {
-    return {facts.held_elsewhere ? CloseAction::kWait : CloseAction::kAbort, facts.version.wrote || facts.version.made};
+    const VersionState& version = facts.version;
+    return {facts.held_elsewhere ? CloseAction::kWait : CloseAction::kAbort,
+            version.wrote || version.made || version.was_told};
 }
 
 }  // namespace

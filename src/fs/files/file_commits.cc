@@ -133,6 +133,7 @@ void FileCommits::commit(const NodePtr& node, const std::shared_ptr<FileWriter>&
     const bool is_discarded = version != nullptr && version->is_truncated_away() && !writer->failed();
     if (version != nullptr && !is_discarded &&
         (version->fate.left_by_killed_writer() || is_of_the_dying(*node, *writer, *version, cause))) {
+        version->fate.tell();
         reply(failure(lost_error(*writer)));
         ended();
         return;

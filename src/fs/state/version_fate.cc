@@ -23,7 +23,7 @@ void VersionFate::truncated_again(pid_t opener) {
     const MutexLock lock(mutex_);
     lives(opener);
     if (left_ && !is_written()) {
-        left_ = false;
+        left_ = was_told_ = false;
         // Killed processes answer for nothing.
         makers_.clear();
     }
@@ -62,7 +62,7 @@ void VersionFate::wrote(pid_t process, pid_t opener, Place place, const std::ato
     const MutexLock lock(mutex_);
     if (has_left == nullptr || !has_left->load()) {
         lives(process);
-        left_ = false;
+        left_ = was_told_ = false;
     }
     if (place == Place::kInside) {
         written_inside_ = changed_inside_ = generation_;
@@ -119,6 +119,11 @@ void VersionFate::leave_by_killed_writer(pid_t killed) {
 bool VersionFate::left_by_killed_writer() const {
     const MutexLock lock(mutex_);
     return left_;
+}
+
+void VersionFate::tell() {
+    const MutexLock lock(mutex_);
+    was_told_ = true;
 }
 
 bool VersionFate::left_half() const {
@@ -222,6 +227,7 @@ VersionState VersionFate::state(pid_t process, pid_t opener) const {
     state.answers_for_it = !is_counted(process) && (state.wrote || answers(process, state.unsaved));
     state.only_appended = !writers_.empty() && !is_unsaved(written_inside_);
     state.left_by_killed_writer = left_;
+    state.was_told = was_told_;
     return state;
 }
 

@@ -14,12 +14,12 @@
 //   - A process that a signal ends with bytes unsaved, its own or those written by a descriptor that it opened, leaves
 //     the version half; so does any other that was the last to hold it. Nothing publishes it any more: no close or
 //     release of those that hold it, no sync, no rename. Those that wrote, or made the file, are told (EIO), because
-//     what they wrote is lost; to others their close is a success. What revives it is a write that comes after the
-//     death: that program goes on and vouches for the file. A close or fsync of one that wrote before does not: it says
-//     nothing of the part that died. The death of a process counts once, at its first FLUSH: its later ones, and that
-//     /proc still shows it dying, say nothing of what was written since.
-//     A killed process closes what it has open one after another: nothing is published while one that answers for what
-//     is unsaved does so, though its FLUSH has not come and /proc shows no descriptor of it.
+//     what they wrote is lost; to others their close is a success, unless a sync has failed before. What revives it is
+//     a write that comes after the death: that program goes on and vouches for the file. A close or fsync of one that
+//     wrote before does not: it says nothing of the part that died. The death of a process counts once, at its first
+//     FLUSH: its later ones, and that /proc still shows it dying, say nothing of what was written since. A killed
+//     process closes what it has open one after another: nothing is published while one that answers for what is
+//     unsaved does so, though its FLUSH has not come and /proc shows no descriptor of it.
 //   - If several truncated the file while it was empty, each answers for it, so that the death of one before anything
 //     was written harms none of the others. Nor does it harm those that hold what was saved before.
 //   - Logs grow: what was only appended to since it was saved, or has a log's name, is kept as far as it was written.
@@ -67,8 +67,9 @@ struct VersionState {
     bool resized = false;
     // Processes that /proc does not show have unsaved bytes in the version.
     bool unseen_wrote = false;
-    // A writer was killed, and no write has followed.
+    // A writer was killed, and no write has followed. `was_told`: a sync has failed because of that.
     bool left_by_killed_writer = false;
+    bool was_told = false;
     // Other processes with unsaved bytes, or an unsaved size, in the version.
     std::vector<pid_t> other_writers;
 
@@ -110,6 +111,8 @@ public:
     // `killed`: kUnseenProcess where it is not known.
     void leave_by_killed_writer(pid_t killed);
     [[nodiscard]] bool left_by_killed_writer() const;
+    // A sync fails because a writer was, or is being, killed.
+    void tell();
     // A killed writer left the version, and some of what is unsaved was written.
     [[nodiscard]] bool left_half() const;
     [[nodiscard]] VersionState state(pid_t process, pid_t opener) const;
@@ -161,6 +164,7 @@ private:
     std::optional<Generation> changed_inside_ GUARDED_BY(mutex_);
     std::optional<Generation> written_inside_ GUARDED_BY(mutex_);
     bool left_ GUARDED_BY(mutex_) = false;
+    bool was_told_ GUARDED_BY(mutex_) = false;
     // Killed processes whose death has left the version.
     std::vector<pid_t> counted_ GUARDED_BY(mutex_);
 };

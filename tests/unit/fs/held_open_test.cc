@@ -320,6 +320,26 @@ TEST_F(HeldOpen, ADeathThatHasCountedFailsNoLaterSync) {
     }
 }
 
+// Of one that has not written, as far as is known: what a process changes by a mapping is not known to be its own.
+TEST_F(HeldOpen, ACloseFailsAfterASyncOfWhatAKilledWriterLeft) {
+    for (const bool is_synced : {false, true}) {
+        const HandleId first = create("f", O_RDWR)->opened.handle;
+        ASSERT_TRUE(write(first, 0, "half"));
+        const HandleId second = open_as("f", kProcess + 1);
+        processes.killed = kProcess;
+        processes.others_write = true;
+        ASSERT_TRUE(flush(first));
+        processes.killed = 0;
+        if (is_synced) {
+            EXPECT_EQ(errno_of(fsync(second)), EIO);
+        }
+        EXPECT_EQ(errno_of(flush(second, kProcess + 1)), is_synced ? EIO : 0);
+        processes.others_write = false;
+        EXPECT_TRUE(release(first) && release(second));
+        EXPECT_FALSE(store.exists("p/f"));
+    }
+}
+
 // A file of which nothing was sent could be sent under its new name at once.
 TEST_F(HeldOpen, ARenameThatIsRefusedWhileAWriterIsBeingKilledLeavesItItsName) {
     const HandleId handle = create("f")->opened.handle;
