@@ -38,8 +38,8 @@ public:
     void release(HandleId handle, Reply<void> reply);
     // Releases a handle that no process ever had.
     void disown(HandleId handle);
-    // Of a handle that is no longer found by its number, or leads to another version now: what its version needs to be
-    // saved, when its closes are decided.
+    // Lets go of the version of a handle that is released, or whose number leads to another version now: the last one
+    // to do so saves it, or gives it up. To be called once the version's closes are decided.
     void release_writer(const HandlePtr& handle, const Reply<void>& reply);
     // The kernel will send no RELEASE any more.
     void disconnected();

@@ -23,6 +23,14 @@ PutRequest pinned(const std::string& key, const std::string& content, const std:
     return request;
 }
 
+PutRequest claim(const std::string& key) {
+    PutRequest request;
+    request.key = key;
+    request.body = Payload::from_string("here");
+    request.if_none_match = true;
+    return request;
+}
+
 class AnotherWasFaster : public ToldToOthers {
 protected:
     void remove_from_bucket(const std::string& key) {
@@ -68,11 +76,7 @@ TEST_F(AnotherWasFaster, AFileOfAFewBytesIsKeptAsWell) {
 // As one that several nodes claim: it holds nothing back, and its node is told.
 TEST_F(AnotherWasFaster, ANameThatIsMadeOnceIsLostAndTold) {
     const auto made = mount();
-    PutRequest claim;
-    claim.key = "p/claim";
-    claim.body = Payload::from_string("here");
-    claim.if_none_match = true;
-    ASSERT_TRUE((*made)->put(claim));
+    ASSERT_TRUE((*made)->put(claim("p/claim")));
     ASSERT_TRUE(made->put("p/d/a", kLarge));
     bucket.put_object("p/claim", "another's");
     made->unsent().start();
@@ -85,11 +89,7 @@ TEST_F(AnotherWasFaster, ANameThatIsMadeOnceIsLostAndTold) {
 // Two nodes update a pointer by a temporary name that is the same on both.
 TEST_F(AnotherWasFaster, WhatIsMadeOfALostNameIsLostWithIt) {
     const auto made = mount();
-    PutRequest claim;
-    claim.key = "p/latest.tmp";
-    claim.body = Payload::from_string("here");
-    claim.if_none_match = true;
-    ASSERT_TRUE((*made)->put(claim));
+    ASSERT_TRUE((*made)->put(claim("p/latest.tmp")));
     ASSERT_TRUE(made->copy("p/latest.tmp", "p/latest"));
     ASSERT_TRUE((*made)->remove("p/latest.tmp", (*made)->head("p/latest.tmp")->etag));
     ASSERT_TRUE(made->put("p/d/a", kLarge));
