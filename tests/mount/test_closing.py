@@ -152,12 +152,15 @@ def test_a_child_commits_though_its_parent_has_the_file_open_otherwise(mount, si
 def test_what_a_killed_writer_left_is_not_published_by_a_sync_or_a_rename(mount, simulator, prefix):
     made = mount()
     make_old(made)
-    with open(made / "file", "r+b") as bystander:
-        kill(start_writer_within(made))
-        with pytest.raises(OSError):
-            os.fsync(bystander)
-        with pytest.raises(OSError):
-            os.rename(made / "file", made / "other")
+    bystander = os.open(made / "file", os.O_RDWR)
+    kill(start_writer_within(made))
+    with pytest.raises(OSError):
+        os.rename(made / "file", made / "other")
+    with pytest.raises(OSError):
+        os.fsync(bystander)
+    # A close after a sync that failed.
+    with pytest.raises(OSError):
+        os.close(bystander)
     assert simulator.content(prefix + "file") == OLD
     assert simulator.keys(prefix) == [prefix + "file"]
 
@@ -279,10 +282,13 @@ def test_who_wrote_and_closes_commits_though_a_child_sleeps_on_the_descriptor(mo
 def test_a_marker_waits_for_what_a_killed_writer_left(mount, simulator, prefix):
     made = mount()
     make_old(made)
-    with open(made / "file", "r+b"):
-        kill(start_writer_within(made))
-        with pytest.raises(OSError):
-            (made / ".metadata").write_bytes(b"all is there")
+    bystander = os.open(made / "file", os.O_RDWR)
+    kill(start_writer_within(made))
+    with pytest.raises(OSError):
+        (made / ".metadata").write_bytes(b"all is there")
+    # A marker syncs what it waits for.
+    with pytest.raises(OSError):
+        os.close(bystander)
     assert simulator.keys(prefix) == [prefix + "file"]
 
 
