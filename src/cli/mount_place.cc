@@ -90,13 +90,13 @@ struct ResolvedPath {
 };
 
 ResolvedPath resolved_path(const std::string& path) {
-    namespace fs = std::filesystem;
+    namespace stdfs = std::filesystem;
     std::error_code problem;
-    const fs::path found = fs::canonical(path, problem);
+    const stdfs::path found = stdfs::canonical(path, problem);
     if (!problem) {
-        return {found.string(), fs::is_directory(found, problem)};
+        return {found.string(), stdfs::is_directory(found, problem)};
     }
-    return {fs::absolute(path, problem).lexically_normal().string(), path.ends_with('/')};
+    return {stdfs::absolute(path, problem).lexically_normal().string(), path.ends_with('/')};
 }
 
 // The path below the source, without a '/' at its beginning, and with one at its end for a directory.

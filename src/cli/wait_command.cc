@@ -38,15 +38,15 @@ std::string described(const UnsentActivity& unsent) {
 
 // Does not touch a path in a mount, because its daemon may hang. In other paths links are followed.
 Result<MountEntry> mount_with(const std::string& path) {
-    namespace fs = std::filesystem;
+    namespace stdfs = std::filesystem;
     const auto table = read_mount_table();
     if (!table) {
         return failure(table.error());
     }
     std::error_code problem;
-    auto mount = mount_holding(*table, fs::absolute(path, problem).lexically_normal().string());
+    auto mount = mount_holding(*table, stdfs::absolute(path, problem).lexically_normal().string());
     if (!problem && (!mount || mount->type != kFileSystemType)) {
-        const fs::path resolved = fs::canonical(path, problem);
+        const stdfs::path resolved = stdfs::canonical(path, problem);
         mount = problem ? std::nullopt : mount_holding(*table, resolved.string());
     }
     if (problem || !mount || mount->type != kFileSystemType) {

@@ -19,7 +19,7 @@
 namespace ckptfs {
 namespace {
 
-namespace fs = std::filesystem;
+namespace stdfs = std::filesystem;
 
 bool is_fuse(const MountEntry& entry) {
     return entry.type == "fuse" || entry.type.starts_with("fuse.");
@@ -56,11 +56,11 @@ bool is_on_path(std::string_view program, std::string_view search_path) {
 
 std::string resolved_mount_point(const std::string& directory) {
     std::error_code problem;
-    fs::path path = fs::absolute(directory, problem).lexically_normal();
+    stdfs::path path = stdfs::absolute(directory, problem).lexically_normal();
     if (!path.has_filename()) {
         path = path.parent_path();
     }
-    const fs::path parent = fs::canonical(path.parent_path(), problem);
+    const stdfs::path parent = stdfs::canonical(path.parent_path(), problem);
     return problem ? path.string() : (parent / path.filename()).string();
 }
 
@@ -72,7 +72,7 @@ Result<std::string> check_mount_point(const std::string& directory, const std::v
         return failure(EBUSY, format("{} is already mounted at {}; unmount it first with ckptfs unmount {}",
                                      escaped(mounted->source), escaped(plain), escaped(directory)));
     }
-    const fs::path resolved = fs::canonical(directory, problem);
+    const stdfs::path resolved = stdfs::canonical(directory, problem);
     if (problem) {
         return mount_point_failure(directory, problem);
     }
@@ -80,14 +80,14 @@ Result<std::string> check_mount_point(const std::string& directory, const std::v
         return failure(EBUSY, format("{} is already mounted at {}; unmount it first", escaped(mounted->source),
                                      escaped(resolved.string())));
     }
-    if (!fs::is_directory(resolved, problem)) {
+    if (!stdfs::is_directory(resolved, problem)) {
         return mount_point_failure(directory, problem ? problem : std::make_error_code(std::errc::not_a_directory));
     }
-    const fs::directory_iterator entries(resolved, problem);
+    const stdfs::directory_iterator entries(resolved, problem);
     if (problem) {
         return mount_point_failure(directory, problem);
     }
-    if (entries != fs::directory_iterator()) {
+    if (entries != stdfs::directory_iterator()) {
         return failure(ENOTEMPTY, format("the mount point {} is not empty; its files would be hidden: choose another "
                                          "directory or empty it",
                                          escaped(directory)));
@@ -148,8 +148,8 @@ Status check_local(const char* option, const std::string& directory, const std::
 
 Status check_staging_directory(const std::string& directory, const std::vector<MountEntry>& table) {
     std::error_code problem;
-    const fs::path resolved = fs::canonical(directory, problem);
-    if (problem || !fs::is_directory(resolved, problem)) {
+    const stdfs::path resolved = stdfs::canonical(directory, problem);
+    if (problem || !stdfs::is_directory(resolved, problem)) {
         return failure(ENOTDIR, format("--staging-dir {} is not a directory", escaped(directory)));
     }
     if (Status local = check_local("--staging-dir", resolved.string(), table); !local) {
@@ -164,8 +164,8 @@ Status check_staging_directory(const std::string& directory, const std::vector<M
 
 Result<std::string> place_of_cache(const std::string& directory, const std::vector<MountEntry>& table) {
     std::error_code problem;
-    const fs::path given = fs::absolute(directory, problem);
-    const fs::path resolved = problem ? given : fs::weakly_canonical(given, problem);
+    const stdfs::path given = stdfs::absolute(directory, problem);
+    const stdfs::path resolved = problem ? given : stdfs::weakly_canonical(given, problem);
     if (problem) {
         return failure(problem.value(), format("--cache-dir {}: {}", escaped(directory), problem.message()));
     }

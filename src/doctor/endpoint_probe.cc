@@ -15,8 +15,8 @@ namespace {
 constexpr Milliseconds kPatience{10'000};
 constexpr Milliseconds kLook{50};
 
-Result<HttpResponse> answer_of(HttpTransport& transport, const std::string& url,
-                               const std::function<bool()>& interrupted) {
+Result<HttpResponse> answer_to_head(HttpTransport& transport, const std::string& url,
+                                    const std::function<bool()>& interrupted) {
     HttpRequest request;
     request.method = "HEAD";
     request.url = url;
@@ -39,7 +39,7 @@ Result<HttpResponse> answer_of(HttpTransport& transport, const std::string& url,
 bool probe_endpoint(HttpTransport& transport, const Clock& clock, const std::function<bool()>& interrupted,
                     Findings& findings) {
     const WallTime before = clock.wall_now();
-    const auto answer = answer_of(transport, findings.facts.url, interrupted);
+    const auto answer = answer_to_head(transport, findings.facts.url, interrupted);
     const WallTime after = clock.wall_now();
     if (!answer) {
         findings.add(Probe::kEndpoint, ProbeAnswer::kNo, answer.error());

@@ -99,7 +99,7 @@ bool has_passthrough(std::string_view kernel_release) {
 }
 
 Status check_private_place(const std::string& path) {
-    namespace fs = std::filesystem;
+    namespace stdfs = std::filesystem;
     const Status is_private = check_private_directory(path);
     if (is_private && access(path.c_str(), W_OK | X_OK) != 0) {
         return failure(errno, format("{} cannot be written: {}", path, std::strerror(errno)));
@@ -108,8 +108,8 @@ Status check_private_place(const std::string& path) {
         return is_private;
     }
     std::error_code problem;
-    fs::path above = fs::path(path).parent_path();
-    while (!fs::exists(above, problem) && above.has_relative_path()) {
+    stdfs::path above = stdfs::path(path).parent_path();
+    while (!stdfs::exists(above, problem) && above.has_relative_path()) {
         above = above.parent_path();
     }
     if (access(above.c_str(), W_OK | X_OK) != 0) {

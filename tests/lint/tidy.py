@@ -16,13 +16,11 @@ import shlex
 import subprocess
 import sys
 
+from local_names import groups
 from repository import ROOT, report, sources
 
 FILES_AT_ONCE = 24
-# Of a namespace without a name, which ends where the style says.
-LOCAL = re.compile(r"^namespace \{$(.*?)^\}  // namespace$", re.MULTILINE | re.DOTALL)
-# What begins in the first column and is no comment: the name before a parenthesis, brace, bracket or equals sign.
-DEFINED = re.compile(r"^(?![/#} ]).*?\b(\w+)(?= ?[({\[=;])", re.MULTILINE)
+INCLUDED = re.compile(r'^#include "(.*)"$', re.MULTILINE)
 BUILD = pathlib.Path(sys.argv[1])
 
 
@@ -32,10 +30,15 @@ def flags_by_file() -> dict[pathlib.Path, list[str]]:
         words = shlex.split(entry["command"])
         # "-isystem DIRECTORY" as one word.
         pairs = zip(words, [*words[1:], ""])
-        flags[pathlib.Path(entry["file"])] = [
-            word + following if word == "-isystem" else word for word, following in pairs
-            if word.startswith(("-D", "-I", "-isystem", "-std="))]
+        of_all = [word + following if word == "-isystem" else word for word, following in pairs
+                  if word.startswith(("-D", "-I", "-isystem", "-std="))]
+        flags |= dict.fromkeys(compiled(pathlib.Path(entry["file"])), of_all)
     return flags
+
+
+def compiled(path: pathlib.Path) -> list[pathlib.Path]:
+    """The sources that are compiled by it: the build may read several as one, too."""
+    return [pathlib.Path(each) for each in INCLUDED.findall(path.read_text())] if path.parent.name == "Unity" else [path]
 
 
 def tidy(path: pathlib.Path, flags: list[str]) -> str:
@@ -56,26 +59,9 @@ def tidy_together(paths: list[pathlib.Path]) -> str:
     return tidy_together(paths[:half]) + tidy_together(paths[half:])
 
 
-def local_names(path: pathlib.Path) -> set[str]:
-    return {name for block in LOCAL.findall(path.read_text()) for name in DEFINED.findall(block)}
-
-
-def groups(module: list[pathlib.Path]) -> list[list[pathlib.Path]]:
-    found: list[tuple[list[pathlib.Path], set[str]]] = []
-    for path in module:
-        names = local_names(path)
-        fitting = (group for group in found if len(group[0]) < FILES_AT_ONCE and not group[1] & names)
-        paths, taken = next(fitting, ([], set()))
-        if not paths:
-            found.append((paths, taken))
-        paths.append(path)
-        taken |= names
-    return [paths for paths, _ in found]
-
-
 FLAGS = flags_by_file()
-modules = itertools.groupby(sources("src", endings=(".cc",)), lambda path: path.parent)
+modules = itertools.groupby(sources("src", endings=(".cc",)), lambda path: path.relative_to(ROOT / "src").parts[0])
 # The largest first, so that no processor is idle at the end.
-all_groups = sorted((group for _, module in modules for group in groups(list(module))), key=len, reverse=True)
+all_groups = sorted((group for _, module in modules for group in groups(module, FILES_AT_ONCE)), key=len, reverse=True)
 with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
     report([text for text in pool.map(tidy_together, all_groups) if text])

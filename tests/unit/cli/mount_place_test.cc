@@ -16,14 +16,14 @@
 namespace ckptfs {
 namespace {
 
-namespace fs = std::filesystem;
+namespace stdfs = std::filesystem;
 
 class MountPlaceTest : public ::testing::Test {
 protected:
     MountPlaceTest() {
-        fs::create_directory(directory_ / "mnt");
-        fs::create_directory(directory_ / "with space");
-        fs::create_directory_symlink(directory_, directory_ / "link");
+        stdfs::create_directory(directory_ / "mnt");
+        stdfs::create_directory(directory_ / "with space");
+        stdfs::create_directory_symlink(directory_, directory_ / "link");
     }
 
     void write(const std::string& text) { std::ofstream(fstab()) << text; }
@@ -40,7 +40,7 @@ protected:
     }
 
     const testing::TemporaryDirectory temporary_;
-    const fs::path directory_ = temporary_.path();
+    const stdfs::path directory_ = temporary_.path();
 };
 
 TEST_F(MountPlaceTest, ComesFromTheLineOfFstab) {

@@ -53,7 +53,7 @@ TEST(FrameCoding, BringsBackEveryByte) {
          {CodingChoice::kRaw, CodingChoice::kZstd, CodingChoice::kPlanes, CodingChoice::kZerosOnly}) {
         for (const std::size_t size : {std::size_t{1}, std::size_t{255}, std::size_t{131'072}, std::size_t{131'073},
                                        std::size_t{700'000}, kFrameSize}) {
-            for (const std::string& raw : {random_bytes(size), text(size), std::string(size, '\0')}) {
+            for (const std::string& raw : {noise(size), text(size), std::string(size, '\0')}) {
                 for (const FrameChecksum kind : {FrameChecksum::kXxh64, FrameChecksum::kCrc32c}) {
                     expect_back(raw, Payload::from_string(raw), {choice, 3, kind});
                     expect_back(raw, in_pieces(raw), {choice, 3, kind});
@@ -67,7 +67,7 @@ TEST(FrameCoding, ZerosAreFoundAlsoWhereTimeIsShort) {
     constexpr FrameCoding kInAHurry{CodingChoice::kZerosOnly, 0, FrameChecksum::kCrc32c};
     EXPECT_LT(encode(Payload::from_string(std::string(kFrameSize, '\0')), kInAHurry).stored.size(), 1000U);
     // A quarter of it, in runs of a page; and what several writes left.
-    std::string sparse = random_bytes(kFrameSize);
+    std::string sparse = noise(kFrameSize);
     for (std::size_t begin = 4096; begin < kFrameSize; begin += 16384) {
         sparse.replace(begin, 4096, 4096, '\0');
     }
@@ -75,7 +75,7 @@ TEST(FrameCoding, ZerosAreFoundAlsoWhereTimeIsShort) {
     EXPECT_LT(encode(in_pieces(sparse), kInAHurry).stored.size(), kFrameSize * 4 / 5);
     // All else stays where it is.
     EXPECT_TRUE(encode(Payload::from_string(text(kFrameSize)), kInAHurry).frame.stored);
-    EXPECT_TRUE(encode(Payload::from_string(random_bytes(kFrameSize)), kInAHurry).frame.stored);
+    EXPECT_TRUE(encode(Payload::from_string(noise(kFrameSize)), kInAHurry).frame.stored);
 }
 
 TEST(Codecs, FindZerosHoweverShortTimeIs) {
@@ -88,7 +88,7 @@ TEST(Codecs, FindZerosHoweverShortTimeIs) {
 }
 
 TEST(FrameCoding, WhatDoesNotShrinkIsSharedNotCopied) {
-    const Payload raw = Payload::from_string(random_bytes(kFrameSize));
+    const Payload raw = Payload::from_string(noise(kFrameSize));
     const Coded coded = encode(raw);
     ASSERT_TRUE(coded.frame.stored);
     EXPECT_LT(coded.stored.size(), kFrameSize + kFrameSize / 10'000);

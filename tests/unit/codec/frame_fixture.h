@@ -11,7 +11,7 @@
 
 namespace ckptfs::testing {
 
-inline std::string random_bytes(std::size_t size) {
+inline std::string noise(std::size_t size) {
     std::mt19937_64 random(size);
     std::string bytes(size, '\0');
     for (char& byte : bytes) {

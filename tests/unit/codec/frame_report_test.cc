@@ -33,7 +33,7 @@ TEST(FrameReport, TellsZstdFromRawBlocks) {
     EXPECT_EQ(report_frame(as_bytes(stored_frame(std::string(500'000, 'a'), CodingChoice::kZstd))).value().kind,
               FrameKind::kZstd);
     for (const std::size_t size : {1U, 255U, 131'072U, 131'073U, 1'048'576U}) {
-        EXPECT_EQ(report_frame(as_bytes(stored_frame(random_bytes(size), CodingChoice::kRaw))).value().kind,
+        EXPECT_EQ(report_frame(as_bytes(stored_frame(noise(size), CodingChoice::kRaw))).value().kind,
                   FrameKind::kRawBlocks)
             << size;
     }
@@ -68,7 +68,7 @@ TEST(FrameReport, AccountsForEveryPlane) {
 
 TEST(FrameReport, RefusesWhatIsNoFrame) {
     const std::string frames[] = {stored_frame(floats(1000), CodingChoice::kPlanes),
-                                  stored_frame(random_bytes(3000), CodingChoice::kRaw),
+                                  stored_frame(noise(3000), CodingChoice::kRaw),
                                   stored_frame(std::string(3000, 'a'), CodingChoice::kZstd)};
     for (const std::string& frame : frames) {
         ASSERT_TRUE(report_frame(as_bytes(frame)));

@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::chrono::seconds kPatience{30};
 
-namespace fs = std::filesystem;
+namespace stdfs = std::filesystem;
 
 // Empty where nobody listens.
 FileDescriptor connected(const std::string& path) {
@@ -85,7 +85,7 @@ TEST_F(ControlTest, CarriesARequestAndItsAnswer) {
     ASSERT_TRUE(asked);
     EXPECT_EQ(*asked, getpid());
     EXPECT_EQ(lines, (std::vector<std::string>{"progress 2 300 100", "done"}));
-    EXPECT_FALSE(fs::exists(control_path(directory_ + "/run", "/mnt/a")));
+    EXPECT_FALSE(stdfs::exists(control_path(directory_ + "/run", "/mnt/a")));
 }
 
 TEST_F(ControlTest, TellsMoreThanASocketHolds) {
@@ -122,8 +122,8 @@ TEST_F(ControlTest, OnlyItsUserMayEnter) {
     ASSERT_EQ(stat(control_path(directory_ + "/run", "/mnt/a").c_str(), &status), 0);
     EXPECT_EQ(status.st_mode & 0777, 0600U);
 
-    fs::create_directory(directory_ + "/open");
-    fs::permissions(directory_ + "/open", fs::perms::all);
+    stdfs::create_directory(directory_ + "/open");
+    stdfs::permissions(directory_ + "/open", stdfs::perms::all);
     EXPECT_FALSE(ControlServer::create(directory_ + "/open", "/mnt/a"));
 }
 
@@ -134,7 +134,7 @@ TEST_F(ControlTest, ASocketLeftByADeadDaemonIsReplaced) {
     ASSERT_TRUE(second);
     // It was not dead, and ends now.
     { const ControlServer ended = std::move(*first); }
-    EXPECT_TRUE(fs::exists(control_path(directory_ + "/run", "/mnt/a")));
+    EXPECT_TRUE(stdfs::exists(control_path(directory_ + "/run", "/mnt/a")));
 }
 
 TEST_F(ControlTest, TellsTheStatus) {
@@ -244,7 +244,7 @@ TEST_F(ControlTest, BesideOthersOnlyADirectoryOfTheUsersOwnIsTaken) {
     make("ckptfs-4711-AAAAAA", 4712, 0700);
     make("ckptfs-4711-BBBBBB", kUser, 0755);
     EXPECT_EQ(symlink("/", (directory_ + "/ckptfs-4711-CCCCCC").c_str()), 0);
-    EXPECT_FALSE(fs::exists(control_directory(kUser, 0, kNoRuntime, directory_)));
+    EXPECT_FALSE(stdfs::exists(control_directory(kUser, 0, kNoRuntime, directory_)));
     const std::string own = make("ckptfs-4711-DDDDDD", kUser, 0700);
     make("ckptfs-4711-EEEEEE", kUser, 0700);
     EXPECT_EQ(control_directory(kUser, 0, kNoRuntime, directory_), own);

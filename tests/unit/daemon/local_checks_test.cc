@@ -12,7 +12,7 @@
 namespace ckptfs {
 namespace {
 
-namespace fs = std::filesystem;
+namespace stdfs = std::filesystem;
 
 class LocalChecks : public ::testing::Test {
 protected:
@@ -28,12 +28,12 @@ protected:
     static std::string line(const Result<std::string>& status) { return status ? "" : status.error().message; }
 
     const testing::TemporaryDirectory temporary_;
-    const fs::path directory_ = temporary_.path();
+    const stdfs::path directory_ = temporary_.path();
 };
 
 TEST_F(LocalChecks, AnEmptyDirectoryIsResolved) {
-    fs::create_directory(directory_ / "real");
-    fs::create_directory_symlink(directory_ / "real", directory_ / "link");
+    stdfs::create_directory(directory_ / "real");
+    stdfs::create_directory_symlink(directory_ / "real", directory_ / "link");
     EXPECT_EQ(check_mount_point(directory_ / "link", {}).value(), directory_ / "real");
     EXPECT_EQ(check_mount_point((directory_ / "real").string() + "/", {}).value(), directory_ / "real");
 }
@@ -72,12 +72,12 @@ TEST_F(LocalChecks, NoFusermountForAUser) {
     EXPECT_NE(line(check_fuse(directory_ / "fuse", false, directory_)).find("install the package fuse3"),
               std::string::npos);
     std::ofstream(directory_ / "fusermount3") << "";
-    fs::permissions(directory_ / "fusermount3", fs::perms::owner_all);
+    stdfs::permissions(directory_ / "fusermount3", stdfs::perms::owner_all);
     EXPECT_TRUE(check_fuse(directory_ / "fuse", false, "/nowhere:" + directory_.string()));
 }
 
 TEST_F(LocalChecks, AStagingDirectoryOnAFuseMount) {
-    fs::create_directory(directory_ / "stage");
+    stdfs::create_directory(directory_ / "stage");
     EXPECT_TRUE(check_staging_directory(directory_ / "stage", {}));
     EXPECT_NE(line(check_staging_directory(directory_ / "stage", {fuse_mount(directory_.string(), "fuse.sshfs")}))
                   .find("lies on a FUSE mount"),

@@ -192,8 +192,8 @@ TEST_F(RecordedObjects, BucketsAreToldApart) {
 }
 
 TEST_F(RecordedObjects, OldOnesGoWhereTheyTakeTooMuch) {
-    constexpr std::uint64_t kLimit = 2 << 20;
-    begin(kLimit);
+    constexpr std::uint64_t kTwoMiB = 2 << 20;
+    begin(kTwoMiB);
     const std::string content(100'000, 'x');
     for (int number = 0; number < 60; ++number) {
         ASSERT_TRUE(online->put(put("file " + std::to_string(number), content)));

@@ -20,7 +20,7 @@
 namespace ckptfs {
 namespace {
 
-namespace fs = std::filesystem;
+namespace stdfs = std::filesystem;
 
 class JournaledObjects : public MountJournalTest {
 protected:
@@ -139,7 +139,7 @@ protected:
                           told.push_back(key);
                           done({});
                       });
-        EXPECT_FALSE(fs::exists(directory_ + "/place-1.uploads"));
+        EXPECT_FALSE(stdfs::exists(directory_ + "/place-1.uploads"));
         return told;
     }
 };

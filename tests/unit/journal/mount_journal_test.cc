@@ -49,7 +49,7 @@ extern "C" int flock(int file, int operation) noexcept {
 namespace ckptfs {
 namespace {
 
-namespace fs = std::filesystem;
+namespace stdfs = std::filesystem;
 
 TEST_F(MountJournalTest, HoldsWhatHasBegunAndNotEnded) {
     const auto made = journal();
@@ -90,7 +90,7 @@ TEST_F(MountJournalTest, OnceADiskThatWasFullHasRoomItIsRightAgain) {
     made->begun({"run/a.pt", "id1"});
     made->begun({"run/b.pt", "id2"});
     {
-        const FullDisk disk(fs::file_size(made->path()) + 2);
+        const FullDisk disk(stdfs::file_size(made->path()) + 2);
         made->ended({"run/a.pt", "id1"});
     }
     made->begun({"run/c.pt", "id3"});
@@ -124,7 +124,7 @@ TEST_F(MountJournalTest, IsReadableByNobodyElseAndGoneAfterwards) {
     ASSERT_EQ(stat(directory_.c_str(), &status), 0);
     EXPECT_EQ(status.st_mode & 0777U, 0700U);
     made.reset();
-    EXPECT_TRUE(fs::is_empty(directory_));
+    EXPECT_TRUE(stdfs::is_empty(directory_));
 }
 
 TEST_F(MountJournalTest, StaysWhereAnUploadIsLeft) {
@@ -144,7 +144,7 @@ TEST_F(MountJournalTest, StaysSmallHoweverMuchIsWritten) {
         made->begun(upload);
         made->ended(upload);
     }
-    EXPECT_LT(fs::file_size(made->path()), 300U << 10);
+    EXPECT_LT(stdfs::file_size(made->path()), 300U << 10);
     const auto open = parse_journal(content_of(made->path())).uploads;
     ASSERT_EQ(open.size(), 1U);
     EXPECT_EQ(open[0].key, "run/kept");
@@ -152,7 +152,7 @@ TEST_F(MountJournalTest, StaysSmallHoweverMuchIsWritten) {
 
 // Until it is rewritten.
 void grow(MountJournal& journal) {
-    const auto size = [&] { return fs::file_size(journal.path()); };
+    const auto size = [&] { return stdfs::file_size(journal.path()); };
     for (std::uintmax_t before = 0; size() >= before;) {
         before = size();
         journal.object_begun("run/a");
@@ -163,13 +163,13 @@ void grow(MountJournal& journal) {
 TEST_F(MountJournalTest, WhatItHoldsIsThereUntilItIsRewritten) {
     const auto made = journal();
     made->begun({"run/kept", "id"});
-    fs::create_hard_link(made->path(), directory_ + "/before");
+    stdfs::create_hard_link(made->path(), directory_ + "/before");
     grow(*made);
-    EXPECT_GT(fs::file_size(directory_ + "/before"), fs::file_size(made->path()));
+    EXPECT_GT(stdfs::file_size(directory_ + "/before"), stdfs::file_size(made->path()));
     EXPECT_EQ(parse_journal(content_of(made->path())).uploads.size(), 1U);
     EXPECT_TRUE(take_leftovers(directory_, "place").empty()) << "it is locked";
-    fs::remove(directory_ + "/before");
-    EXPECT_EQ(std::distance(fs::directory_iterator(directory_), {}), 1);
+    stdfs::remove(directory_ + "/before");
+    EXPECT_EQ(std::distance(stdfs::directory_iterator(directory_), {}), 1);
 }
 
 TEST_F(MountJournalTest, IsInUseAlsoWhereItIsRewrittenMeanwhile) {
@@ -189,7 +189,7 @@ TEST_F(MountJournalTest, AnotherMountFindsItOnlyOnceItIsLocked) {
     const auto made = journal();
     EXPECT_TRUE(is_another_in_use(directory_, "place", ""));
     EXPECT_TRUE(take_leftovers(directory_, "place").empty());
-    EXPECT_EQ(std::distance(fs::directory_iterator(directory_), {}), 1);
+    EXPECT_EQ(std::distance(stdfs::directory_iterator(directory_), {}), 1);
 }
 
 // Of a mount that was killed while it rewrote its file, both are removed.
@@ -206,12 +206,12 @@ TEST_F(MountJournalTest, OfAnEarlierMountStaysUntilWhatItSaysIsHere) {
         made->failure_begun("run/a.pt", "reason");
         end_leftovers(std::move(leftovers), store, *made, nullptr);
         made->begun({"run/b.pt", "id"});
-        EXPECT_TRUE(fs::exists(directory_ + "/place-1.uploads"));
+        EXPECT_TRUE(stdfs::exists(directory_ + "/place-1.uploads"));
     }
     EXPECT_TRUE(take_leftovers(directory_, "place").empty()) << "its lock is held";
     made->ended({"run/b.pt", "id"});
     EXPECT_EQ(content_of(made->path()), "@run/a.pt reason\n");
-    EXPECT_EQ(std::distance(fs::directory_iterator(directory_), {}), 1);
+    EXPECT_EQ(std::distance(stdfs::directory_iterator(directory_), {}), 1);
 }
 
 class WithoutAJournalOfItsOwn : public MountJournalTest {
@@ -219,7 +219,7 @@ protected:
     WithoutAJournalOfItsOwn() {
         leave("place-1.uploads", "@run/a.pt reason\n");
         // Where others can look, no file is made.
-        fs::permissions(directory_, fs::perms(0755));
+        stdfs::permissions(directory_, stdfs::perms(0755));
     }
     // As a mount goes on from there.
     std::unique_ptr<MountJournal> take_over() {
@@ -232,7 +232,7 @@ protected:
         end_leftovers(std::move(journals.leftovers), store_, *journals.own, nullptr);
         return std::move(journals.own);
     }
-    [[nodiscard]] bool is_there() const { return fs::exists(directory_ + "/place-1.uploads"); }
+    [[nodiscard]] bool is_there() const { return stdfs::exists(directory_ + "/place-1.uploads"); }
 
     testing::FakeStore store_;
 };
@@ -256,16 +256,16 @@ TEST_F(WithoutAJournalOfItsOwn, NothingIsRemovedBeforeAllHasEnded) {
 }
 
 TEST_F(WithoutAJournalOfItsOwn, WhatOthersCouldHaveWrittenIsNotBelieved) {
-    fs::permissions(directory_, fs::perms(0775));
+    stdfs::permissions(directory_, stdfs::perms(0775));
     EXPECT_TRUE(open_journals(directory_, "place").leftovers.empty());
     EXPECT_TRUE(open_journals(std::nullopt, "place").leftovers.empty());
 }
 
 TEST_F(MountJournalTest, OneThatCannotBeReadIsKept) {
     leave("place-1.uploads", "+id1 run/a.pt\n");
-    fs::resize_file(directory_ + "/place-1.uploads", (std::uintmax_t{64} << 20) + 1);
+    stdfs::resize_file(directory_ + "/place-1.uploads", (std::uintmax_t{64} << 20) + 1);
     EXPECT_TRUE(take_leftovers(directory_, "place").empty());
-    EXPECT_TRUE(fs::exists(directory_ + "/place-1.uploads"));
+    EXPECT_TRUE(stdfs::exists(directory_ + "/place-1.uploads"));
 }
 
 TEST_F(MountJournalTest, ThoseOfALiveMountAreNotLeftOver) {
@@ -316,8 +316,8 @@ TEST_F(MountJournalTest, IsWhereItsUserKeepsSuchThings) {
 }
 
 TEST_F(MountJournalTest, ADirectoryThatOthersCanEnterIsNotUsed) {
-    fs::create_directories(directory_);
-    fs::permissions(directory_, fs::perms::all);
+    stdfs::create_directories(directory_);
+    stdfs::permissions(directory_, stdfs::perms::all);
     EXPECT_FALSE(MountJournal::create(directory_, "place"));
 }
 
@@ -327,7 +327,7 @@ TEST_F(MountJournalTest, WhereItCannotBeLockedNoFileStays) {
     has_locks = true;
     ASSERT_FALSE(made);
     EXPECT_EQ(made.error().errno_value, ENOLCK);
-    EXPECT_TRUE(fs::is_empty(directory_));
+    EXPECT_TRUE(stdfs::is_empty(directory_));
 }
 
 TEST_F(MountJournalTest, IntentsAreThereUntilTheyEnd) {
@@ -403,7 +403,7 @@ TEST_F(MountJournalTest, HoldsWhichFailuresOthersWereNotToldOf) {
         made->failure_ended("run/d.pt");
     }
     made->failure_ended("run/c.pt");
-    EXPECT_LT(fs::file_size(made->path()), 300U << 10);
+    EXPECT_LT(stdfs::file_size(made->path()), 300U << 10);
     made.reset();
     const auto leftovers = take_leftovers(directory_, "place");
     ASSERT_EQ(leftovers.size(), 1U);

@@ -49,9 +49,9 @@ inline void expect_disjoint(std::vector<ByteRange> ranges) {
     }
 }
 
-class RecordingStore : public FakeStore {
+class WatchedStore : public FakeStore {
 public:
-    ~RecordingStore() override { stop(); }
+    ~WatchedStore() override { stop(); }
 
     void get(GetRequest request, StoreDone<GetResponse> done) override {
         {
@@ -217,7 +217,7 @@ public:
 
     BlockCache cache;
     // After the cache: requests that are still under way when it is destroyed answer into the cache.
-    RecordingStore store;
+    WatchedStore store;
     ReadEnvironment environment{store, pool, executor, clock, codec, cache, {}};
 };
 

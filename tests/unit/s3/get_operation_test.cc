@@ -20,7 +20,7 @@ namespace ckptfs::s3 {
 using namespace testing;
 namespace {
 
-struct Attempt {
+struct StreamedAnswer {
     HttpResponse head;
     std::string body;
     // The connection breaks behind the body.
@@ -37,7 +37,7 @@ public:
                 ranges.push_back(value);
             }
         }
-        const Attempt attempt = std::move(attempts.front());
+        const StreamedAnswer attempt = std::move(attempts.front());
         attempts.pop_front();
         HttpResponse response = attempt.head;
         if (request.method == "HEAD") {
@@ -62,7 +62,7 @@ public:
     void cancel(Id) override {}
     [[nodiscard]] HttpStatistics statistics() const override { return {}; }
 
-    std::deque<Attempt> attempts;
+    std::deque<StreamedAnswer> attempts;
     std::vector<std::string> ranges;
     int heads = 0;
     bool last_was_light = false;
@@ -212,7 +212,7 @@ TEST_F(Gets, WhatAnOpenWaitsForDoesNotQueueBehindFileData) {
     };
     for (const Case& each : cases) {
         transport_.attempts.push_back(
-            Attempt{{404, {}, ""}, "<Error><Code>NoSuchKey</Code><Message>no</Message></Error>"});
+            StreamedAnswer{{404, {}, ""}, "<Error><Code>NoSuchKey</Code><Message>no</Message></Error>"});
         GetRequest request;
         request.range = each.range;
         request.for_open = each.for_open;
@@ -224,7 +224,7 @@ TEST_F(Gets, WhatAnOpenWaitsForDoesNotQueueBehindFileData) {
 TEST_F(Gets, AWholeObjectQueuesBehindFileDataUnlessItIsSmall) {
     for (const bool is_small : {false, true}) {
         transport_.attempts.push_back(
-            Attempt{{404, {}, ""}, "<Error><Code>NoSuchKey</Code><Message>no</Message></Error>"});
+            StreamedAnswer{{404, {}, ""}, "<Error><Code>NoSuchKey</Code><Message>no</Message></Error>"});
         GetRequest request;
         request.is_small = is_small;
         EXPECT_FALSE(get(std::move(request)));

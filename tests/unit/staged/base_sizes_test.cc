@@ -13,7 +13,7 @@ namespace ckptfs::testing {
 namespace {
 
 // A few bytes of each part, so that what is published is made of the whole base.
-constexpr std::uint64_t kSize = 20 * kMiB + 71;
+constexpr std::uint64_t kWhole = 20 * kMiB + 71;
 constexpr std::uint64_t kApart = 4 * kMiB;
 
 class BaseSizes : public ::testing::Test, protected WriterFixture {
@@ -34,7 +34,7 @@ protected:
         const auto staged =
             make_staged_file({environment, read_environment, {"", "00000000-0000-4000-8000-000000000000"}}, kKey, base,
                              Streaming::kNever);
-        for (std::uint64_t offset = 0; offset < kSize; offset += kApart) {
+        for (std::uint64_t offset = 0; offset < kWhole; offset += kApart) {
             EXPECT_TRUE(write(*staged, offset, "changed"));
             changed.replace(offset, 7, "changed");
         }
@@ -45,7 +45,7 @@ protected:
         return committed;
     }
 
-    const std::string text = bytes(kSize);
+    const std::string text = bytes(kWhole);
     std::string changed = text;
     CommittedObject base;
     HookedStore hooked{store, [](int) { return Fate::kPasses; }};

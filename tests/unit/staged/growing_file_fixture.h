@@ -17,7 +17,7 @@
 
 namespace ckptfs::testing {
 
-inline std::string words(std::uint64_t size) {
+inline std::string squares(std::uint64_t size) {
     std::string text;
     for (std::uint64_t word = 0; text.size() < size; ++word) {
         text += std::to_string(word * word % 100'003) + " ";

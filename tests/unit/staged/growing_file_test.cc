@@ -22,7 +22,7 @@ TEST_P(GrowingFileTest, EachCommitPublishesAllAndFetchesNothing) {
         std::string text;
         const auto log = grow();
         for (int round = 0; round < 6; ++round) {
-            add(*log, text, round % 2 == 0 ? bytes(step, static_cast<std::uint64_t>(round)) : words(step));
+            add(*log, text, round % 2 == 0 ? bytes(step, static_cast<std::uint64_t>(round)) : squares(step));
             ASSERT_TRUE(publish(*log));
             EXPECT_FALSE(log->dirty());
             ASSERT_EQ(saved(), text) << step << ", " << round;
@@ -110,7 +110,7 @@ TEST_P(GrowingFileTest, WhatGrowsByMuchIsStreamed) {
     add(*log, text, "more");
     ASSERT_TRUE(publish(*log));
     EXPECT_EQ(saved(), text);
-    add(*log, text, words(40 * kMiB));
+    add(*log, text, squares(40 * kMiB));
     ASSERT_TRUE(publish(*log));
     add(*log, text, "more");
     ASSERT_TRUE(commit(*log));
@@ -247,7 +247,7 @@ TEST_P(GrowingFileTest, WritingGoesOnWhileAStreamIsPublished) {
     Answer<Result<CommittedObject>> published;
     log->commit(CommitReason::kPublish, published.callback());
     ASSERT_TRUE(store.wait_until_held(Operation::kCompleteUpload, 1));
-    add(*log, text, words(5 * kMiB));
+    add(*log, text, squares(5 * kMiB));
     store.release(Operation::kCompleteUpload);
     ASSERT_TRUE(published.get());
     EXPECT_EQ(saved(), text.substr(0, 40 * kMiB));
