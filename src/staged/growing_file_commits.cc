@@ -277,7 +277,8 @@ void GrowingFile::failed(const CommitPointer& commit, const Error& error) {
 }
 
 void GrowingFile::note_failed(const Commit& commit) {
-    std::string id = commit.writer->write_id();
+    // A commit that goes on may be published before it is told that the file was given up.
+    std::string id = commit.writer->failed() ? commit.writer->write_id() : commit.writer->next_commit();
     // This commit may have been noted before.
     if (id.empty() || (!failed_commits_.empty() && failed_commits_.back().write_id == id)) {
         return;

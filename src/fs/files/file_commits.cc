@@ -133,7 +133,9 @@ void FileCommits::commit(const NodePtr& node, const std::shared_ptr<FileWriter>&
     const bool is_discarded = version != nullptr && version->is_truncated_away() && !writer->failed();
     if (version != nullptr && !is_discarded &&
         (version->fate.left_by_killed_writer() || is_of_the_dying(*node, *writer, *version, cause))) {
-        version->fate.tell();
+        if (reason != CommitReason::kPublish) {
+            version->fate.tell();
+        }
         reply(failure(lost_error(*writer)));
         ended();
         return;
@@ -260,6 +262,8 @@ void FileCommits::replace_earlier_versions(const NodePtr& node, const CommittedO
             return;
         }
         const WrittenVersion::Moment made = node->version->made_at.load();
+        // The name has this version again, though a later one was saved: it was written since.
+        node->version->replaced_at = 0;
         earlier = state_.nodes.overtaken(lock, node->parent, node->name);
         std::erase_if(earlier, [&node](const NodePtr& version) { return version->id >= node->id; });
         for (const NodePtr& version : earlier) {

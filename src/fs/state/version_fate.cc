@@ -14,7 +14,6 @@ constexpr std::size_t kMostMakers = 128;
 
 void VersionFate::made(pid_t opener) {
     const MutexLock lock(mutex_);
-    lives(opener);
     makers_ = {{opener, generation_}};
     begun_ = changed_inside_ = generation_;
 }
@@ -47,7 +46,6 @@ bool VersionFate::gives_way(pid_t process) {
 
 void VersionFate::resized(pid_t opener) {
     const MutexLock lock(mutex_);
-    lives(opener);
     makers_ = {{opener, generation_}};
     begun_ = resized_ = changed_inside_ = generation_;
     resizer_ = opener;
@@ -103,6 +101,7 @@ bool VersionFate::committed(Generation begun) {
     // What came after the commit began may be in it, too.
     const bool only_appended = !is_unsaved(changed_inside_);
     first_unsaved_ = std::max(first_unsaved_, begun);
+    was_told_ = false;
     return only_appended;
 }
 

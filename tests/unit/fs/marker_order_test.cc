@@ -119,48 +119,6 @@ TEST_F(MarkerOrderTest, TwoMarkersThatAreStillOpenDoNotWaitForEachOther) {
     EXPECT_EQ(store.keys(), (std::vector<std::string>{"p/.metadata", "p/.snapshot_metadata"}));
 }
 
-// A writer of an attempt that was given up goes on beside the retry.
-TEST_F(MarkerOrderTest, AMarkerPublishesNoVersionThatALaterOneHasReplaced) {
-    constexpr pid_t kRetry = kProcess + 1;
-    const HandleId earlier = create("shard", O_WRONLY | O_TRUNC)->opened.handle;
-    ASSERT_TRUE(write(earlier, 0, "half"));
-    const auto open_anew = [&] {
-        const NodeId node = lookup("shard")->node;
-        return answer<OpenedFile>([&](auto reply) { fs->open(node, O_WRONLY | O_TRUNC, Caller{kRetry, 0, 0}, reply); });
-    };
-    EXPECT_EQ(errno_of(open_anew()), ESTALE) << "the name gets another node";
-    const HandleId later = open_anew()->handle;
-    ASSERT_TRUE(write(earlier, 4, " of it"));
-    ASSERT_TRUE(write(later, 0, "whole"));
-    ASSERT_TRUE(flush(later, kRetry) && release(later));
-    save("m.tmp", "metadata");
-    EXPECT_TRUE(rename("m.tmp", ".metadata"));
-    EXPECT_EQ(store.content("p/shard"), "whole");
-    EXPECT_TRUE(store.exists("p/.metadata"));
-    EXPECT_TRUE(close(earlier));
-    EXPECT_EQ(store.content("p/shard"), "half of it") << "its process has asked for that";
-}
-
-// A child that it has forked holds the file.
-TEST_F(MarkerOrderTest, AMarkerDoesNotWaitForWhatAKilledWriterLeftOfAVersionThatWasReplaced) {
-    const HandleId left = create("shard", O_WRONLY | O_TRUNC)->opened.handle;
-    ASSERT_TRUE(write(left, 0, "half"));
-    processes.killed = kProcess;
-    processes.others_write = true;
-    ASSERT_TRUE(flush(left));
-    processes.killed = 0;
-    const auto open_anew = [&] { return open(lookup("shard")->node, O_WRONLY | O_TRUNC); };
-    EXPECT_EQ(errno_of(open_anew()), ESTALE) << "the name gets another node";
-    const HandleId later = open_anew()->handle;
-    ASSERT_TRUE(write(later, 0, "whole"));
-    ASSERT_TRUE(close(later));
-    save("m.tmp", "metadata");
-    EXPECT_TRUE(rename("m.tmp", ".metadata"));
-    EXPECT_TRUE(fsync(left)) << "of a version that was discarded";
-    EXPECT_TRUE(release(left));
-    EXPECT_EQ(store.content("p/shard"), "whole");
-}
-
 // A failed write, whose descriptor a child or a kept exception holds on to.
 TEST_F(MarkerOrderTest, AFailureThatWasMadeGoodIsNotNotedAgainByALateClose) {
     const HandleId failed = create("x1.tmp")->opened.handle;

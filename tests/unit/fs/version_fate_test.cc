@@ -205,6 +205,28 @@ TEST(VersionFate, ADeathCountsOnce) {
     EXPECT_FALSE(fate.has_left(kParent));
 }
 
+// Its descriptor is the one that a child writes to, and sets the size by.
+TEST(VersionFate, ADeathCountsOnceThoughItsDescriptorIsUsed) {
+    VersionFate fate;
+    fate.made(kParent);
+    fate.leave_by_killed_writer(kParent);
+    fate.made(kParent);
+    fate.wrote(kChild, kParent, kInside);
+    EXPECT_TRUE(fate.has_left(kParent));
+    fate.resized(kParent);
+    EXPECT_TRUE(fate.has_left(kParent));
+    EXPECT_EQ(fate.answering(), std::vector<pid_t>{kChild});
+}
+
+TEST(VersionFate, WhatASyncToldIsOverOnceTheFileIsSaved) {
+    VersionFate fate;
+    fate.wrote(kOther, kOther, kInside);
+    fate.tell();
+    static_cast<void>(fate.committed(fate.commit_begins()));
+    fate.leave_by_killed_writer(kParent);
+    EXPECT_FALSE(fate.state(kOther, kOther).was_told);
+}
+
 // Its data waited on the disk, and its process was answered, and is gone.
 TEST(VersionFate, AWriteOfTheDeadVouchesForNothing) {
     VersionFate fate;
