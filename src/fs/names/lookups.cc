@@ -299,6 +299,11 @@ std::optional<Result<Entry>> Lookups::apply(NodeId parent_id, const std::string&
     if (child != nullptr && (child->has_its_name_here() || child->checked > asked.when)) {
         return state_.entry(lock, *child);
     }
+    if (state_.key(lock, **parent) + name != asked.key) {
+        // The directory was renamed meanwhile: the answer is about another name.
+        return may_ask_again ? std::nullopt
+                             : std::optional<Result<Entry>>(failure(ESTALE, name + ": its directory is being renamed"));
+    }
     const bool is_there = found.is_directory || found.object;
     if (is_there && child == nullptr &&
         NodeTable::was_removed_since(lock, **parent, name, asked.removal, may_ask_again)) {

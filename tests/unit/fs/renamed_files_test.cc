@@ -108,5 +108,25 @@ TEST_F(RenamedFiles, AreNotTakenForWhatAnEarlierRenameLeftUnderTheirName) {
     }
 }
 
+// The program is in the directory.
+TEST_F(RenamedFiles, ALookupIsNotAnsweredByTheNameThatItsDirectoryHadBefore) {
+    store.put_object("p/d/", "");
+    store.put_object("p/d/train.log", "text");
+    const NodeId directory = lookup("d")->node;
+    store.hold(Operation::kCopy);
+    auto renamed = std::async(std::launch::async, [&] { return rename("d", "e"); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kCopy, 1));
+    store.hold(Operation::kHead);
+    auto found = std::async(std::launch::async, [&] { return lookup("train.log", directory); });
+    ASSERT_TRUE(store.wait_until_held(Operation::kHead, 1));
+    store.release(Operation::kCopy);
+    ASSERT_TRUE(eventually([&] { return !store.exists("p/d/train.log"); }));
+    store.release(Operation::kHead);
+    EXPECT_TRUE(renamed.get());
+    const Result<Entry> entry = found.get();
+    ASSERT_TRUE(entry);
+    EXPECT_EQ(entry->attributes.size, 4U);
+}
+
 }  // namespace
 }  // namespace ckptfs::fs
