@@ -98,6 +98,11 @@ void settle_taken(TreeCopy& tree, const ObjectInfo& source, const std::function<
                 done(tree.saved_by_another(source));
                 return;
             }
+            if (!tree.may_go_on()) {
+                // Of a rename that came after this one.
+                done(taken_over(tree.rename.source));
+                return;
+            }
             tree.note(source, {source.etag, ObjectVersion{there.etag, source.size, source.size, there.last_modified}});
             done({});
         });
