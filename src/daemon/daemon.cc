@@ -123,8 +123,15 @@ Status Daemon::attach() {
     }
     const auto table = read_mount_table();
     const auto checked = table ? check_mount_point(place, *table) : failure(table.error());
-    if (!checked) {
+    if (!checked && !(has_taken_over_ && checked.error().errno_value == ENOTEMPTY)) {
         return failure(checked.error());
+    }
+    if (!checked) {
+        // Without a mount programs would go on to write into the directory.
+        log_warning(
+            format("{} has files of its own, which are hidden while it is mounted: a program wrote there beside "
+                   "the dead mount; unmount to get at them",
+                   escaped(place)));
     }
     auto mount = Mount::create(config_.mount, config_.names.read_only);
     if (!mount) {

@@ -210,6 +210,25 @@ def test_a_dead_mount_stays_where_the_next_one_cannot_begin(place, simulator, pr
     assert_mounted(at.mount("", *options), at)
 
 
+def test_a_file_below_a_dead_mount_does_not_keep_the_next_one_away(place, tmp_path):
+    """Of a program that saw the directory without the mount, as a container does that was there before."""
+    at = place()
+    assert_mounted(at.mount(), at)
+    at.write("file", "saved")
+    below = tmp_path / "below"
+    below.mkdir()
+    assert at.machine.run("mount", "--bind", at.path.parent, below).returncode == 0
+    assert at.machine.run("touch", below / at.path.name / "stray").returncode == 0
+    assert at.machine.run("umount", below).returncode == 0
+    at.kill()
+    assert_mounted(at.mount(), at)
+    assert at.read("file") == "saved"
+    assert "has files of its own, which are hidden while it is mounted" in at.log.read_text()
+    assert at.machine.run("umount", at.path).returncode == 0
+    wait_until(lambda: not at.machine.daemons(), "the daemon to end")
+    assert at.machine.run("rm", at.path / "stray").returncode == 0
+
+
 def slow_writer(at: Place, name: str) -> subprocess.Popen:
     return subprocess.Popen(["nsenter", f"--mount={at.machine.namespace}", "dd", "if=/dev/urandom",
                              f"of={at.path / name}", "bs=1M", "count=100", "status=none"], stderr=subprocess.DEVNULL)
