@@ -12,8 +12,8 @@
 namespace ckptfs {
 namespace {
 
-// About as long as other commits hold the missing buffers.
-constexpr Milliseconds kTryAgainAfter{20};
+// Without another buffer. Longer than it takes to evict a block, or to write one to the disk.
+constexpr Milliseconds kGiveBackAfter{200};
 
 Failure missing_file(const HeldChange& held, const BodyPiece& piece) {
     return failure(EIO, format("{}: body file {} is missing", escaped(held.key()), piece.file));
@@ -140,7 +140,7 @@ void read_body(const BodySources& sources, std::shared_ptr<const HeldChange> hel
 void PieceLoader::load(std::shared_ptr<const HeldChange> held, const BodyPiece& piece, Loaded done) {
     {
         const MutexLock lock(mutex_);
-        waiting_.push_back(std::make_shared<Load>(Load{std::move(held), piece, std::move(done)}));
+        waiting_.push_back(std::make_shared<Load>(std::move(held), piece, std::move(done)));
         if (std::exchange(loading_, true)) {
             return;
         }
@@ -163,24 +163,41 @@ void PieceLoader::next() {
 }
 
 void PieceLoader::take_buffers(std::shared_ptr<Load> load) {
-    pool_.take(MemoryUse::kCommit,
-               [this, load = std::move(load)](Buffer first) mutable { take_rest(std::move(load), std::move(first)); });
-}
-
-void PieceLoader::take_rest(std::shared_ptr<Load> load, Buffer first) {
-    auto buffers = std::make_shared<std::vector<Buffer>>();
-    buffers->push_back(std::move(first));
-    while (buffers->size() < checksum_blocks(load->piece.size)) {
+    const std::uint64_t needed = checksum_blocks(load->piece.size);
+    if (needed > pool_.usage().cap[static_cast<std::size_t>(MemoryUse::kCommit)]) {
+        // It would wait for ever, and hold up all others.
+        end(*load, failure(ENOMEM, format("{}: a part of {} MiB, which the disk has acknowledged, does not fit into "
+                                          "--max-memory: mount with more",
+                                          load->held->key(), mebibytes(load->piece.size))));
+        return;
+    }
+    std::vector<Buffer> buffers = load->take_all();
+    while (buffers.size() < needed) {
         std::optional<Buffer> next = pool_.try_take(MemoryUse::kCommit);
         if (!next) {
-            buffers->clear();
-            timer_.after(kTryAgainAfter, [this, load = std::move(load)] { take_buffers(load); });
+            wait_for_buffer(load, std::move(buffers));
             return;
         }
-        buffers->push_back(std::move(*next));
+        buffers.push_back(std::move(*next));
     }
-    disk_.post([this, load = std::move(load), buffers] {
-        end(*load, load_blocks(*load->held, load->piece, std::move(*buffers)));
+    const auto all = std::make_shared<std::vector<Buffer>>(std::move(buffers));
+    disk_.post(
+        [this, load = std::move(load), all] { end(*load, load_blocks(*load->held, load->piece, std::move(*all))); });
+}
+
+// As one that waits, so that the pool asks those that can free some: readers and writers keep what they are not asked
+// for. What is held meanwhile is given back after a while: another commit that has the rest may wait for it.
+void PieceLoader::wait_for_buffer(const std::shared_ptr<Load>& load, std::vector<Buffer> held) {
+    load->keep(std::move(held));
+    // Not on the timer's thread: who gets them may go on there.
+    const Timer::Id watch =
+        timer_.after(kGiveBackAfter, [this, load] { disk_.post([load] { static_cast<void>(load->take_all()); }); });
+    pool_.take(MemoryUse::kCommit, [this, load, watch](Buffer next) {
+        timer_.cancel(watch);
+        std::vector<Buffer> buffers = load->take_all();
+        buffers.push_back(std::move(next));
+        load->keep(std::move(buffers));
+        take_buffers(load);
     });
 }
 

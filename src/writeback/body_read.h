@@ -10,6 +10,8 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "base/mutex.h"
 #include "ckptfs/buffer_pool.h"
@@ -39,7 +41,8 @@ void read_body(const BodySources& sources, std::shared_ptr<const HeldChange> hel
                std::uint64_t length, TakeBytes take, std::function<void(Status)> done);
 
 // Loads pieces that lie in files into buffers for commits, one at a time: two loads that wait for each other's buffers
-// would never end. If other commits hold the missing buffers, it returns its own and tries again.
+// would never end. If other commits hold the missing buffers, it returns its own and tries again. A piece that does not
+// fit into what commits may have is ENOMEM.
 class PieceLoader {
 public:
     PieceLoader(Executor& disk, BufferPool& pool, Timer& timer) : disk_(disk), pool_(pool), timer_(timer) {}
@@ -54,13 +57,29 @@ public:
 
 private:
     struct Load {
-        std::shared_ptr<const HeldChange> held;
+        Load(std::shared_ptr<const HeldChange> of, const BodyPiece& loaded, Loaded callback)
+            : held(std::move(of)), piece(loaded), done(std::move(callback)) {}
+        // What it has while it waits for more.
+        void keep(std::vector<Buffer> buffers) EXCLUDES(mutex_) {
+            const MutexLock lock(mutex_);
+            buffers_ = std::move(buffers);
+        }
+        std::vector<Buffer> take_all() EXCLUDES(mutex_) {
+            const MutexLock lock(mutex_);
+            return std::exchange(buffers_, {});
+        }
+
+        const std::shared_ptr<const HeldChange> held;
         const BodyPiece& piece;
-        Loaded done;
+        const Loaded done;
+
+    private:
+        Mutex mutex_;
+        std::vector<Buffer> buffers_ GUARDED_BY(mutex_);
     };
     void next() EXCLUDES(mutex_);
     void take_buffers(std::shared_ptr<Load> load);
-    void take_rest(std::shared_ptr<Load> load, Buffer first);
+    void wait_for_buffer(const std::shared_ptr<Load>& load, std::vector<Buffer> held);
     void end(const Load& load, Result<Payload> loaded);
 
     Executor& disk_;

@@ -45,10 +45,10 @@ bool lies_in_files(const UnsentChange& change) {
 }
 
 // Whether these entries may follow a segment that is cut off: the disk did not take its last batch, so the next segment
-// voids that, or is empty. A segment that is followed by any other one was flushed.
+// voids that, or is empty. A segment that is followed by any other one was flushed. No change has number 0.
 bool may_follow_a_cut(const std::vector<LogEntry>& entries) {
     const auto* const first = entries.empty() ? nullptr : std::get_if<SentChange>(&entries.front());
-    return entries.empty() || (first != nullptr && first->key.empty());
+    return entries.empty() || (first != nullptr && first->number == 0);
 }
 
 }  // namespace
@@ -284,10 +284,14 @@ void ChangeLog::cut_off(const std::vector<Waiting>& refused) {
         return;
     }
     file_.reset();
-    // Also for a refused note that a change was made (number 0): the next segment must begin with such an entry
-    // (may_follow_a_cut).
+    if (refused_.empty()) {
+        // The next segment must begin with it (may_follow_a_cut).
+        refused_ = encode_entry(SentChange{0, "", "", ""});
+    }
     for (const Waiting& each : refused) {
-        refused_ += encode_entry(SentChange{each.is_sent ? 0 : each.number, "", "", ""});
+        if (!each.is_sent) {
+            refused_ += encode_entry(SentChange{each.number, "", "", ""});
+        }
     }
 }
 

@@ -237,6 +237,36 @@ void remove_now(const SendEnvironment& environment, const std::shared_ptr<const 
     });
 }
 
+// `told`: as HEAD or GET told it. Some stores tell it with a listing only. Empty if there is none.
+void complete_etag(ObjectStore& store, const std::string& key, const std::string& told, StoreDone<std::string> done) {
+    if (!told.empty()) {
+        done(told);
+        return;
+    }
+    ListRequest request;
+    request.prefix = key;
+    request.max_keys = 1;
+    store.list(request, [key, done = std::move(done)](const Result<ListResponse>& page) {
+        done(page.map([&key](const ListResponse& listed) {
+            const bool is_there = !listed.objects.empty() && listed.objects.front().key == key;
+            return is_there ? listed.objects.front().etag : std::string();
+        }));
+    });
+}
+
+// The version of the name that is there; empty if there is none.
+void find_etag(ObjectStore& store, const std::string& key, StoreDone<std::string> done) {
+    store.head(key, [&store, key, done = std::move(done)](const Result<ObjectInfo>& object) {
+        if (object) {
+            complete_etag(store, key, object->etag, done);
+        } else if (object.error().errno_value == ENOENT) {
+            done(std::string());
+        } else {
+            done(failure(object.error()));
+        }
+    });
+}
+
 // Looks at the version first, as some stores ignore the condition: between the acknowledgement and now another client
 // may have had hours to save the name anew.
 void send_removal(const SendEnvironment& environment, const std::shared_ptr<const HeldChange>& held,
@@ -245,13 +275,11 @@ void send_removal(const SendEnvironment& environment, const std::shared_ptr<cons
         remove_now(environment, held, std::move(done));
         return;
     }
-    environment.store.head(held->key(), [environment, held, done = std::move(done)](const Result<ObjectInfo>& there) {
-        if (there && there->etag == held->change.if_match) {
+    find_etag(environment.store, held->key(), [environment, held, done = std::move(done)](Result<std::string> there) {
+        if (there && *there == held->change.if_match) {
             remove_now(environment, held, done);
-        } else if (there || there.error().errno_value == ENOENT) {
-            done(std::string());
         } else {
-            done(failure(there.error()));
+            done(there.map([](const std::string& /*other*/) { return std::string(); }));
         }
     });
 }
@@ -279,6 +307,12 @@ bool is_told_by_bytes(const UnsentChange& change) {
                        [](const BodyPiece& piece) { return piece.place == BodyPiece::Place::kInline; });
 }
 
+StoreDone<std::string> giving_made(StoreDone<std::optional<std::string>> done) {
+    return [done = std::move(done)](const Result<std::string>& etag) {
+        done(etag.map([](const std::string& made) { return std::optional(made); }));
+    };
+}
+
 void compare_bytes(const SendEnvironment& environment, const std::shared_ptr<const HeldChange>& held,
                    StoreDone<std::optional<std::string>> done) {
     const auto bytes = std::make_shared<std::string>();
@@ -289,10 +323,11 @@ void compare_bytes(const SendEnvironment& environment, const std::shared_ptr<con
         bytes->append(as_text(piece));
         return bytes->size() <= kMostInline;
     };
-    environment.store.get(std::move(request), [held, bytes, done = std::move(done)](const Result<GetResponse>& got) {
+    ObjectStore& store = environment.store;
+    store.get(std::move(request), [&store, held, bytes, done = std::move(done)](const Result<GetResponse>& got) {
         const std::string own = held->body.pieces.empty() ? "" : held->body.pieces.front().bytes;
         if (got && *bytes == own) {
-            done(std::optional(got->object.etag));
+            complete_etag(store, held->key(), got->object.etag, giving_made(done));
         } else if (got || got.error().errno_value == ENOENT || got.error().errno_value == ECANCELED) {
             done(std::optional<std::string>());
         } else {
@@ -322,9 +357,10 @@ void find_made(const SendEnvironment& environment, const std::shared_ptr<const H
         compare_bytes(environment, held, std::move(done));
         return;
     }
-    environment.store.head(held->key(), [held, done = std::move(done)](const Result<ObjectInfo>& there) {
+    ObjectStore& store = environment.store;
+    store.head(held->key(), [&store, held, done = std::move(done)](const Result<ObjectInfo>& there) {
         if (there && is_made(held->change, *there)) {
-            done(std::optional(there->etag));
+            complete_etag(store, held->key(), there->etag, giving_made(done));
         } else if (there || there.error().errno_value == ENOENT) {
             done(std::optional<std::string>());
         } else {

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstddef>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -15,6 +17,11 @@
 
 namespace ckptfs {
 namespace {
+
+// Names that a page has that is not the last one, if as many were asked for.
+constexpr std::size_t kFewestListed = 16;
+// As S3 gives at most.
+constexpr int kNamesOnAPage = 1'000;
 
 // "LENGTH:PLACE" and the store's token.
 std::string joined_token(const std::string& place, const std::string& token) {
@@ -40,7 +47,11 @@ Result<SplitToken> split_token(std::string_view joined) {
 class MergedPage : public std::enable_shared_from_this<MergedPage> {
 public:
     MergedPage(ObjectStore& store, const UnsentChanges& unsent, ListRequest request, StoreDone<ListResponse> done)
-        : store_(store), unsent_(unsent), request_(std::move(request)), done_(std::move(done)) {}
+        : store_(store),
+          unsent_(unsent),
+          request_(std::move(request)),
+          asked_for_(request_.max_keys),
+          done_(std::move(done)) {}
 
     void begin() {
         range_.after = request_.start_after;
@@ -115,15 +126,25 @@ private:
         if (covers_some) {
             range_.after = range_.last;
         }
-        if (merged.objects.empty() && merged.common_prefixes.empty() && !token.empty()) {
-            // A caller may treat an empty page as the end.
+        std::move(merged.objects.begin(), merged.objects.end(), std::back_inserter(whole_.objects));
+        std::move(merged.common_prefixes.begin(), merged.common_prefixes.end(),
+                  std::back_inserter(whole_.common_prefixes));
+        if (!token.empty() && !is_full()) {
             request_.continuation_token = token;
+            // Of many names that were removed here few are left; a page may have more than it was asked for.
+            request_.max_keys = std::max(request_.max_keys, kNamesOnAPage);
             gone_.clear();
             ask();
             return;
         }
-        merged.next_continuation_token = token.empty() ? "" : joined_token(range_.after, token);
-        done_(std::move(merged));
+        whole_.next_continuation_token = token.empty() ? "" : joined_token(range_.after, token);
+        done_(std::move(whole_));
+    }
+
+    // A caller may take a page that has less than it asked for, of which removals here leave few, for the last one.
+    [[nodiscard]] bool is_full() const {
+        const std::size_t listed = whole_.objects.size() + whole_.common_prefixes.size();
+        return listed >= kFewestListed || listed >= static_cast<std::size_t>(asked_for_);
     }
 
     [[nodiscard]] std::string last_name() const {
@@ -134,10 +155,14 @@ private:
     ObjectStore& store_;
     const UnsentChanges& unsent_;
     ListRequest request_;
+    // By the caller.
+    const int asked_for_;
     const StoreDone<ListResponse> done_;
     KeyRange range_;
     Overlay::Changes changes_;
     ListResponse page_;
+    // What is merged of this page and those before it.
+    ListResponse whole_;
     std::vector<std::string> doubtful_;
     std::vector<std::string> gone_;
 };

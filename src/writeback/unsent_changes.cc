@@ -38,7 +38,7 @@ Result<std::unique_ptr<UnsentChanges>> UnsentChanges::open(const WritebackEnviro
     }
     changes->log_ = std::move(opened->log);
     if (environment.announced_as) {
-        Result<std::string> id = disk_id(environment.directory);
+        Result<std::string> id = disk_id(environment.directory, environment.host, !opened->entries.empty());
         if (!id) {
             return failure(std::move(id.error()));
         }

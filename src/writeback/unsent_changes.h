@@ -134,6 +134,8 @@ struct UnsentStatus {
     // `last_acknowledged` and `all_sent_up_to` are those of the own place.
     std::vector<std::string> places;
     std::uint64_t changes_elsewhere = 0;
+    // Places that other mounts have left since, with something that none sends; UnsentDisks sets it.
+    std::uint64_t places_left = 0;
 };
 
 class UnsentChanges {
@@ -240,8 +242,9 @@ private:
     };
 
     explicit UnsentChanges(const WritebackEnvironment& environment);
-    // The ID by which other mounts know the disk; the first mount that used it has made it.
-    static Result<std::string> disk_id(const std::string& directory);
+    // The ID by which other mounts know the disk. It is made anew on another host, because the disk may be a copy of
+    // one that is in use there; not if something was left, which is known by the ID.
+    static Result<std::string> disk_id(const std::string& directory, const std::string& host, bool is_left);
     [[nodiscard]] bool is_hidden(const std::string& key) const;
     // The file to announce for a change; empty if other mounts need not be told of it.
     [[nodiscard]] std::string announced_as(const UnsentChange& change) const;
@@ -289,7 +292,11 @@ private:
     // The change will not be made: notes that in the log.
     void give_up(const HeldPtr& held);
     void give_up_marker(const HeldPtr& held, const Error& why);
-    void lose_name(const HeldPtr& held, const Error& error);
+    void tell_name_lost(const HeldChange& held, const Error& why) const;
+    // `why`: what to say of what was made of it.
+    void lose(const HeldPtr& held, const Error& why) EXCLUDES(mutex_);
+    void note_lost(const HeldChange& held) REQUIRES(mutex_);
+    [[nodiscard]] bool is_made_of_lost(const UnsentChange& change) const EXCLUDES(mutex_);
     void give_up_superseded(const std::vector<HeldPtr>& superseded);
     // These report to the environment what was lost, acknowledged or resolved.
     void tell_lost(const std::string& key, const Error& why) const;
@@ -348,6 +355,8 @@ private:
     std::set<std::uint64_t> unknown_ GUARDED_BY(mutex_);
     // Refused changes by number.
     std::map<std::uint64_t, HeldPtr> refused_ GUARDED_BY(mutex_);
+    // Versions that were given up, by key and acknowledged ETag: the last kMostLost.
+    std::deque<std::pair<std::string, std::string>> lost_ GUARDED_BY(mutex_);
     // Keys of unsent changes that were replaced elsewhere.
     std::set<std::string> replaced_ GUARDED_BY(mutex_);
     // The number of changes that are on the disk or about to be, and their bytes there.

@@ -24,18 +24,28 @@
 
 namespace ckptfs {
 
-Result<std::string> UnsentChanges::disk_id(const std::string& directory) {
+Result<std::string> UnsentChanges::disk_id(const std::string& directory, const std::string& host, bool is_left) {
     const std::string path = directory + "/id";
-    if (const std::optional<std::string> there = read_text_file(AT_FDCWD, path.c_str()); there && is_uuid(*there)) {
-        return *there;
+    // The ID and, behind a newline, the host.
+    const std::string there = read_text_file(AT_FDCWD, path.c_str()).value_or("");
+    std::string id = there.substr(0, there.find('\n'));
+    const bool is_of_another_host = id.size() < there.size() && there.substr(id.size() + 1) != host;
+    const bool is_kept = is_uuid(id) && (is_left || !is_of_another_host);
+    if (is_kept && (is_of_another_host || id.size() < there.size())) {
+        return id;
     }
-    const std::string id = random_uuid();
+    id = is_kept ? id : random_uuid();
     const std::string made = path + ".new";
     const FileDescriptor file(::open(made.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
     const FileDescriptor place(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!file || !place || !write_text(file.get(), id) || ::fsync(file.get()) != 0 ||
+    if (!file || !place || !write_text(file.get(), format("{}\n{}", id, host)) || ::fsync(file.get()) != 0 ||
         ::rename(made.c_str(), path.c_str()) != 0 || ::fsync(place.get()) != 0) {
-        return failure(errno, format("cannot write {}: {}", escaped(path), std::strerror(errno)));
+        Error why = failure(errno, format("cannot write {}: {}", escaped(path), std::strerror(errno))).value();
+        if (!is_kept) {
+            return failure(std::move(why));
+        }
+        // A disk that is full: what is sent makes room.
+        log_warning(why.message);
     }
     return id;
 }

@@ -9,9 +9,12 @@
 namespace ckptfs {
 namespace {
 
-bool is_made_of(const UnsentChange& change, const HeldChange& source) {
-    const auto is_source = [&source](const std::string& key, const std::string& etag) {
-        return key == source.key() && etag == source.change.object.etag;
+// Two clients that claim the same names lose few at a time.
+constexpr std::size_t kMostLost = 1'024;
+
+bool is_made_of(const UnsentChange& change, const std::string& source, const std::string& version) {
+    const auto is_source = [&](const std::string& key, const std::string& etag) {
+        return key == source && etag == version;
     };
     return is_source(change.source_key, change.source_etag) ||
            std::any_of(change.body.begin(), change.body.end(),
@@ -27,8 +30,9 @@ UnsentChanges::MadeOf UnsentChanges::all_made_of(const HeldPtr& refused) const {
             continue;
         }
         const bool is_made_of_one =
-            std::any_of(made.changes.begin(), made.changes.end(),
-                        [&each](const HeldPtr& earlier) { return is_made_of(each->change, *earlier); });
+            std::any_of(made.changes.begin(), made.changes.end(), [&each](const HeldPtr& earlier) {
+                return is_made_of(each->change, earlier->key(), earlier->change.object.etag);
+            });
         if (is_made_of_one) {
             made.changes.push_back(each);
         }
@@ -37,6 +41,22 @@ UnsentChanges::MadeOf UnsentChanges::all_made_of(const HeldPtr& refused) const {
         }
     }
     return made;
+}
+
+void UnsentChanges::note_lost(const HeldChange& held) {
+    if (held.removes()) {
+        return;
+    }
+    if (lost_.size() >= kMostLost) {
+        lost_.pop_front();
+    }
+    lost_.emplace_back(held.key(), held.change.object.etag);
+}
+
+bool UnsentChanges::is_made_of_lost(const UnsentChange& change) const {
+    const MutexLock lock(mutex_);
+    return std::any_of(lost_.begin(), lost_.end(),
+                       [&](const auto& version) { return is_made_of(change, version.first, version.second); });
 }
 
 // The refused change with what was made of it. Empty if one of these is still the last change of its key.

@@ -202,8 +202,13 @@ void UnsentChanges::make(const HeldPtr& held, const HeldPtr& to_send) {
 
 void UnsentChanges::ended(const HeldPtr& held, const Result<std::string>& etag) {
     const UnsentChange& change = held->change;
-    if (!etag && is_refused(change, etag.error()) && is_made_by_another(change)) {
-        lose_name(held, etag.error());
+    if (!etag && is_refused(change, etag.error()) && (is_made_by_another(change) || is_made_of_lost(change))) {
+        Error why = etag.error();
+        why.message = (is_made_by_another(change) ? "another client has made this name first: "
+                                                  : "what it was made of is not there: ") +
+                      why.message;
+        tell_name_lost(*held, why);
+        lose(held, why);
         step_ended();
         return;
     }
@@ -228,25 +233,30 @@ void UnsentChanges::tell_lost(const std::string& key, const Error& why) const {
     }
 }
 
-// With what was made of it here, as by a rename: that has no source any more.
-void UnsentChanges::lose_name(const HeldPtr& held, const Error& error) {
+void UnsentChanges::tell_name_lost(const HeldChange& held, const Error& why) const {
+    if (held.key().ends_with('/')) {
+        // The directory exists as well.
+        log_info(not_made(held, why.message));
+    } else {
+        log_error(not_made(held, why.message));
+        tell_lost(held.key(), why);
+    }
+}
+
+// With what was made of it here, as by a rename: that has no source any more. What is being acknowledged is lost as it
+// is sent.
+void UnsentChanges::lose(const HeldPtr& held, const Error& error) {
     std::vector<HeldPtr> made;
     {
         const MutexLock lock(mutex_);
         made = all_made_of(held).changes;
         std::erase_if(made, [&](const HeldPtr& each)
                                 REQUIRES(mutex_) { return each == held || !order_.take(each->change.number); });
+        note_lost(*held);
+        std::for_each(made.begin(), made.end(), [this](const HeldPtr& each) REQUIRES(mutex_) { note_lost(*each); });
     }
     Error why = error;
-    why.message = "another client has made this name first: " + error.message;
-    if (held->key().ends_with('/')) {
-        // The directory exists as well.
-        log_info(not_made(*held, why.message));
-    } else {
-        log_error(not_made(*held, why.message));
-        tell_lost(held->key(), why);
-    }
-    why.message = held->key() + ", of which it was made, is not there: " + why.message;
+    why.message = held->key() + ", of which it was made, is not there: " + error.message;
     // The last first, so that none is left without its source if the mount is killed in between.
     std::for_each(made.rbegin(), made.rend(), [&](const HeldPtr& each) {
         log_error(not_made(*each, why.message));

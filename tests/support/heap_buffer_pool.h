@@ -4,7 +4,9 @@
 // Threads: all functions may be called from any thread.
 #pragma once
 
+#include <algorithm>
 #include <deque>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -47,6 +49,7 @@ public:
         usage.total_buffers = total_;
         usage.free_buffers = total_ - in_use_;
         usage.waiting[0] = waiting_.size();
+        std::fill(std::begin(usage.cap), std::end(usage.cap), total_);
         return usage;
     }
 

@@ -102,6 +102,73 @@ TEST_F(AnotherWasFaster, WhatIsMadeOfALostNameIsLostWithIt) {
     EXPECT_EQ(bucket.content("p/d/a"), kLarge);
 }
 
+// Though the first is in the bucket later than the second was acknowledged.
+TEST_F(AnotherWasFaster, OfTwoVersionsThatAMountLeftTheSecondStays) {
+    auto made = mount();
+    for (const char* id : {"1", "2"}) {
+        ASSERT_TRUE(made->put("p/a", kLarge + id, {{std::string(kWriteIdMetadata), id}}));
+    }
+    kill(std::move(made));
+    bucket.advance_clock(std::chrono::seconds(30));
+    made = started();
+    made->wait_until_sent();
+    EXPECT_EQ(bucket.content("p/a"), kLarge + "2");
+}
+
+TEST_F(AnotherWasFaster, ARemovalSparesWhatAnotherMountHasWrittenSince) {
+    bucket.put_object("p/a", "1");
+    const auto made = mount();
+    ASSERT_TRUE((*made)->remove("p/a", bucket.info("p/a").etag));
+    EXPECT_EQ((*made)->head("p/a").error().errno_value, ENOENT);
+    bucket.put_object("p/a", "2");
+    made->unsent().start();
+    made->wait_until_sent();
+    EXPECT_EQ(bucket.content("p/a"), "2");
+    EXPECT_EQ(made->content("p/a"), "2");
+}
+
+TEST_F(AnotherWasFaster, ARemovalSparesItOnAStoreThatIgnoresTheCondition) {
+    bucket.ignore_delete_conditions();
+    bucket.put_object("p/a", "1");
+    bucket.put_object("p/b", "1");
+    const auto made = mount();
+    ASSERT_TRUE((*made)->remove("p/a", bucket.info("p/a").etag));
+    ASSERT_TRUE((*made)->remove("p/b", bucket.info("p/b").etag));
+    bucket.put_object("p/a", "2");
+    made->unsent().start();
+    made->wait_until_sent();
+    EXPECT_THAT(files(), ElementsAre("p/a"));
+    EXPECT_EQ(bucket.content("p/a"), "2");
+}
+
+// Its mount was killed before it could note that. The store's answers to HEAD tell no ETags.
+TEST_F(AnotherWasFaster, WhatWasMadeIsNotTakenForReplaced) {
+    auto made = mount();
+    ASSERT_TRUE(made->put("p/a", kLarge, {{std::string(kWriteIdMetadata), "1"}}));
+    ASSERT_TRUE(made->copy("p/a", "p/b"));
+    bucket.put_object("p/a", kLarge, {{std::string(kWriteIdMetadata), "1"}});
+    bucket.describe_without_etags();
+    kill(std::move(made));
+    made = started();
+    made->wait_until_sent();
+    EXPECT_EQ(bucket.content("p/b"), kLarge);
+}
+
+// It waits for room while the name is lost.
+TEST_F(AnotherWasFaster, WhatIsMadeOfALostNameLaterHoldsNothingBack) {
+    const auto made = mount(1);
+    ASSERT_TRUE((*made)->put(claim("p/latest.tmp")));
+    auto copied = std::async(std::launch::async, [&] { return made->copy("p/latest.tmp", "p/latest"); });
+    ASSERT_TRUE(eventually([&] { return made->unsent().status().waiting == 1; }));
+    bucket.put_object("p/latest.tmp", "another's");
+    made->unsent().start();
+    static_cast<void>(copied.get());
+    ASSERT_TRUE(made->put("p/d/a", kLarge));
+    made->wait_until_sent();
+    EXPECT_FALSE(bucket.exists("p/latest"));
+    EXPECT_EQ(bucket.content("p/d/a"), kLarge);
+}
+
 // Both have their bytes in one file on the disk.
 TEST_F(AnotherWasFaster, WhatWasSavedUnderAnotherNameOutlivesItsRemovalByTheNextMount) {
     {

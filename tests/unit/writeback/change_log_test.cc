@@ -253,6 +253,19 @@ TEST_F(ChangeLogTest, TheLastBatchOfASegmentWasAcknowledgedOnceAnotherFollows) {
     EXPECT_EQ(ChangeLog::open(directory()).error().errno_value, EIO);
 }
 
+// The note of a removal names no key, as what voids a batch that the disk did not take.
+TEST_F(ChangeLogTest, ANoteThatFollowsDamageDoesNotHideIt) {
+    {
+        const auto opened = open(1);
+        ASSERT_TRUE(append(*opened.log, 1));
+        ASSERT_TRUE(sent(*opened.log, 7));
+    }
+    put(directory() + "/1.log", 12, '\x7f');
+    const auto opened = ChangeLog::open(directory());
+    ASSERT_FALSE(opened);
+    EXPECT_EQ(opened.error().errno_value, EIO);
+}
+
 // By a power cut.
 TEST_F(ChangeLogTest, WhatIsCutOffIsNotTakenForDamageByLaterMounts) {
     {

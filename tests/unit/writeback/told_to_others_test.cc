@@ -350,5 +350,23 @@ TEST_F(ToldToOthers, WhatMountsTellEachOtherIsNotAcknowledgedByTheDisk) {
     EXPECT_EQ(made->unsent().status().changes, 1U);
 }
 
+// A copy of the disk is on another host, and both are in use.
+TEST_F(ToldToOthers, TheIdIsThatOfTheDiskOnThisHost) {
+    const auto id = [this](const std::string& host) {
+        change_environment = [change = change_environment, host](WritebackEnvironment& environment) {
+            change(environment);
+            environment.host = host;
+        };
+        return mount()->unsent().id();
+    };
+    const std::string first = id("node-1");
+    EXPECT_EQ(id("node-1"), first);
+    const std::string second = id("node-2");
+    EXPECT_NE(second, first);
+    EXPECT_EQ(id("node-2"), second);
+    ASSERT_TRUE(mount()->put("p/d/a", kLarge));
+    EXPECT_EQ(id("node-3"), second) << "other mounts know by it what was left";
+}
+
 }  // namespace
 }  // namespace ckptfs::testing
