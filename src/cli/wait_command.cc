@@ -83,7 +83,7 @@ public:
                     return failure(is_sent.error());
                 }
                 if (*is_sent) {
-                    return given_up(mount, unsent);
+                    return others_sent(mount, unsent);
                 }
                 tell(unsent);
                 if (is_over()) {
@@ -98,7 +98,13 @@ public:
     }
 
 private:
-    static Status given_up(const MountEntry& mount, const UnsentActivity& unsent) {
+    // What the mount itself has nothing more to do for.
+    static Status others_sent(const MountEntry& mount, const UnsentActivity& unsent) {
+        if (unsent.places_left > 0) {
+            return failure(EIO, format("{}: {} before this one left changes on the disk that are not in the bucket: "
+                                       "unmount, and mount again, to send them",
+                                       escaped(mount.mount_point), counted(unsent.places_left, "mount")));
+        }
         return unsent.given_up == 0
                    ? Status()
                    : failure(EIO, format("{}: {} given up, though acknowledged by the disk: {}{}; the log says why; "

@@ -52,8 +52,9 @@ Result<ObjectStore*> Machinery::make_store() {
     }
     Result<std::vector<UnsentPlace>> disks = std::vector<UnsentPlace>();
     if (config_.disk.acknowledges) {
-        disks = lock_unsent_places(config_.disk.directory, format("{}/{}/{}", client_->store().server(),
-                                                                  config_.store.bucket, config_.store.prefix));
+        const std::string source =
+            format("{}/{}/{}", client_->store().server(), config_.store.bucket, config_.store.prefix);
+        disks = lock_unsent_places(config_.disk.directory, source, config_.mount.mount_point);
     }
     if (!disks) {
         return failure(std::move(disks.error()));

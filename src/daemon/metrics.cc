@@ -133,6 +133,8 @@ void add_unsent(Families& families, const UnsentActivity& unsent) {
     families.gauge("unsent_failing", "Whether a change cannot be sent, and holds back those behind it.",
                    unsent.failure.empty() ? 0.0 : 1.0);
     families.gauge("unsent_given_up", "Commit markers acknowledged, not made, and not written again.", unsent.given_up);
+    families.gauge("unsent_places_left", "Earlier mounts that left changes on the disk, for the next mount to send.",
+                   unsent.places_left);
 }
 
 void add_memory(Families& families, const PoolUsage& memory) {

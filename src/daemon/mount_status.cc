@@ -25,6 +25,11 @@ std::string duration_text(std::int64_t seconds) {
                           : format("{} d {} h", seconds / kDay, seconds % kDay / kHour);
 }
 
+std::string left_by(const UnsentActivity& unsent) {
+    return format("{} before this one left changes on the disk, for the next to send (unmount, and mount again)",
+                  counted(unsent.places_left, "mount"));
+}
+
 std::string verdict(const MountStatus& status) {
     if (status.safe_to_stop()) {
         return "safe to stop: yes";
@@ -45,6 +50,9 @@ std::string verdict(const MountStatus& status) {
     }
     if (status.unsent.changes > 0) {
         why += (why.empty() ? "" : ", ") + counted(status.unsent.changes, "change") + " on the disk only";
+    }
+    if (status.unsent.places_left > 0) {
+        why += (why.empty() ? "" : ", ") + left_by(status.unsent);
     }
     return "safe to stop: no, " + why;
 }
@@ -239,7 +247,8 @@ void set_unsent(MountStatus& status, const UnsentStatus& unsent, std::uint64_t l
         unsent.given_up,
         unsent.given_up_key,
         unsent.places,
-        unsent.changes_elsewhere};
+        unsent.changes_elsewhere,
+        unsent.places_left};
 }
 
 AcknowledgedByNow::AcknowledgedByNow(const MountStatus& status)

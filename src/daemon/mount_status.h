@@ -104,9 +104,10 @@ struct UnsentActivity {
     // Commit markers that were acknowledged and given up, while they count (GivenUpMarkers); the key of one of them.
     std::uint64_t given_up = 0;
     std::string given_up_key;
-    // As UnsentStatus::places and changes_elsewhere.
+    // As UnsentStatus::places, changes_elsewhere and places_left.
     std::vector<std::string> places;
     std::uint64_t changes_elsewhere = 0;
+    std::uint64_t places_left = 0;
 
     friend bool operator==(const UnsentActivity&, const UnsentActivity&) = default;
 };
@@ -160,7 +161,8 @@ struct MountStatus {
     // True if nothing that was reported to a program as written would be lost or is on this machine only, nothing is
     // half done, and no other mount would commit a marker over what failed here.
     [[nodiscard]] bool safe_to_stop() const {
-        return files_unsaved == 0 && renames.empty() && removals == 0 && failures_untold == 0 && unsent.changes == 0;
+        return files_unsaved == 0 && renames.empty() && removals == 0 && failures_untold == 0 && unsent.changes == 0 &&
+               unsent.places_left == 0;
     }
 
     friend bool operator==(const MountStatus&, const MountStatus&) = default;

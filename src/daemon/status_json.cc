@@ -73,7 +73,8 @@ Json object_of(const UnsentActivity& unsent) {
             {"given_up", unsent.given_up},
             {"given_up_key", unsent.given_up_key},
             {"places", unsent.places},
-            {"changes_elsewhere", unsent.changes_elsewhere}};
+            {"changes_elsewhere", unsent.changes_elsewhere},
+            {"places_left", unsent.places_left}};
 }
 
 UnsentActivity unsent_of(const Json& json) {
@@ -90,7 +91,8 @@ UnsentActivity unsent_of(const Json& json) {
             json.at("given_up"),
             json.at("given_up_key"),
             json.value("places", std::vector<std::string>()),
-            json.value("changes_elsewhere", std::uint64_t{0})};
+            json.value("changes_elsewhere", std::uint64_t{0}),
+            json.value("places_left", std::uint64_t{0})};
 }
 
 }  // namespace

@@ -1,118 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/unsent_disks.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <chrono>
-#include <cstring>
 #include <filesystem>
 #include <memory>
-#include <system_error>
-#include <thread>
 #include <tuple>
 #include <utility>
 
-#include "base/private_directory.h"
 #include "base/text.h"
-#include "base/xxhash.h"
 #include "ckptfs/log.h"
-#include "journal/mount_journal.h"
 
 namespace ckptfs {
-namespace {
-
-// Mounts of one source on one machine.
-constexpr int kMostMounts = 1'000;
-// A mount that umount(8) has ended says within this time that it is about to end.
-constexpr std::chrono::milliseconds kSaysSo{500};
-// Longest wait for a mount that is about to end: it sends nothing more, and cancels what is under way.
-constexpr std::chrono::seconds kHandOver{60};
-constexpr std::chrono::milliseconds kLockPause{10};
-
-// Empty if another mount has the lock, or its file was removed meanwhile.
-FileDescriptor lock_of(const std::string& directory) {
-    FileDescriptor file(::open((directory + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-    struct stat status {};
-    const bool is_ours =
-        file && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0 && ::fstat(file.get(), &status) == 0 && status.st_nlink > 0;
-    return is_ours ? std::move(file) : FileDescriptor();
-}
-
-bool is_there(const std::string& path) {
-    std::error_code problem;
-    return std::filesystem::exists(path, problem);
-}
-
-// Mounts signal each other by files beside the lock, because the mount that has it may be in another container.
-std::string ending_of(const std::string& directory) {
-    return directory + "/ending";
-}
-std::string wanted_of(const std::string& directory) {
-    return directory + "/wanted";
-}
-
-FileDescriptor make_file(const std::string& path) {
-    FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR));
-    if (!file) {
-        log_warning(format("cannot create {}: {}", escaped(path), std::strerror(errno)));
-    }
-    return file;
-}
-
-// True while a waiter has the file locked: a mount that is killed while it waits wants nothing.
-bool is_wanted(const std::string& directory) {
-    const FileDescriptor wanted(::open(wanted_of(directory).c_str(), O_RDONLY | O_CLOEXEC));
-    return wanted && ::flock(wanted.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-}
-
-// The lock of the directory; if another mount that is about to end has it, once that has ended. `until`: when it would
-// have said so.
-FileDescriptor lock_of_ending(const std::string& directory, std::chrono::steady_clock::time_point until) {
-    FileDescriptor lock;
-    while (!(lock = lock_of(directory)) && !is_there(ending_of(directory))) {
-        if (std::chrono::steady_clock::now() >= until) {
-            return {};
-        }
-        std::this_thread::sleep_for(kLockPause);
-    }
-    FileDescriptor wanted;
-    if (!lock) {
-        log_info("waiting for what the mount before this one has not sent");
-        wanted = make_file(wanted_of(directory));
-    }
-    const auto deadline = std::chrono::steady_clock::now() + kHandOver;
-    // Once the file is gone another mount has the lock by now: that removes the file.
-    while (!lock && is_there(ending_of(directory)) && std::chrono::steady_clock::now() < deadline) {
-        // Fails while another waiter has it, or the mount before checks it (is_wanted()); so it is tried each time.
-        static_cast<void>(wanted && ::flock(wanted.get(), LOCK_EX | LOCK_NB));
-        std::this_thread::sleep_for(kLockPause);
-        lock = lock_of(directory);
-    }
-    if (!lock) {
-        log_warning("the mount before this one does not end: what it has not sent is not seen here yet");
-    }
-    return lock;
-}
-
-// Whether there are changes that no mount has sent, or the journal of one.
-bool has_left(const std::string& directory) {
-    std::error_code problem;
-    for (std::filesystem::directory_iterator each(directory, problem), end; !problem && each != end;
-         each.increment(problem)) {
-        if (each->path().extension() == ".log" || each->path().extension() == kJournalEnding) {
-            return true;
-        }
-    }
-    return false;
-}
-
-}  // namespace
 
 Result<std::unique_ptr<WritebackStore>> UnsentDisks::open_store(const Environment& environment,
                                                                 const std::string& directory, const UnsentDisks& all,
@@ -141,45 +41,6 @@ Result<std::unique_ptr<WritebackStore>> UnsentDisks::open_store(const Environmen
     return store;
 }
 
-Result<std::vector<UnsentPlace>> lock_unsent_places(const std::string& cache_dir, const std::string& source) {
-    const std::string top = cache_dir + "/unsent";
-    if (Status made = make_private_directory(top); !made) {
-        return failure(std::move(made.error()));
-    }
-    std::vector<UnsentPlace> places;
-    const std::string name = format("{}/{:016x}", top, xxh3(source));
-    const auto until = std::chrono::steady_clock::now() + kSaysSo;
-    for (int number = 0; number < kMostMounts; ++number) {
-        const std::string directory = format("{}-{}", name, number);
-        if (!is_there(directory) && !places.empty()) {
-            // The directories are made in this order, and stay.
-            break;
-        }
-        if (Status made = make_private_directory(directory); !made) {
-            return failure(std::move(made.error()));
-        }
-        FileDescriptor lock = lock_of_ending(directory, until);
-        if (lock) {
-            ::unlink(ending_of(directory).c_str());
-            ::unlink(wanted_of(directory).c_str());
-        }
-        if (lock && (places.empty() || has_left(directory))) {
-            places.push_back({directory, std::make_shared<const FileDescriptor>(std::move(lock))});
-        }
-    }
-    // A power cut loses what is acknowledged there if it loses a name on the path to it. The directory above the cache
-    // existed before in most cases, and may be one that this user cannot read: its flush may fail.
-    std::error_code problem;
-    static_cast<void>(flush_directory(std::filesystem::canonical(cache_dir, problem).parent_path().string()));
-    for (const std::string& each : {top, cache_dir}) {
-        if (Status flushed = flush_directory(each); !flushed) {
-            return failure(std::move(flushed.error()));
-        }
-    }
-    return places.empty() ? failure(EBUSY, format("{}: too many mounts of one source", escaped(top)))
-                          : Result<std::vector<UnsentPlace>>(std::move(places));
-}
-
 Result<std::unique_ptr<UnsentDisks>> UnsentDisks::open(const Environment& environment,
                                                        std::vector<UnsentPlace> places) {
     std::unique_ptr<UnsentDisks> disks(new UnsentDisks());
@@ -198,6 +59,7 @@ Result<std::unique_ptr<UnsentDisks>> UnsentDisks::open(const Environment& enviro
         }
         disks->disks_.push_back({std::move(place), std::move(*store)});
     }
+    disks->left_places_ = std::make_unique<LeftPlaces>(environment.common.timer, disks->disks_.front().place);
     disks->through_ = std::make_unique<WriteThrough>(environment.common.store, disks->disks_.front().store->unsent());
     return disks;
 }
@@ -240,14 +102,12 @@ void UnsentDisks::withdraw_left() const {
 
 void UnsentDisks::tell_of_end() const {
     for (const Disk& disk : disks_) {
-        // This mount's request to the mount before it.
-        ::unlink(wanted_of(disk.place.directory).c_str());
-        make_file(ending_of(disk.place.directory));
+        ckptfs::tell_of_end(disk.place);
     }
 }
 
 bool UnsentDisks::are_wanted() const {
-    return std::any_of(disks_.begin(), disks_.end(), [](const Disk& disk) { return is_wanted(disk.place.directory); });
+    return std::any_of(disks_.begin(), disks_.end(), [](const Disk& disk) { return is_wanted(disk.place); });
 }
 
 void UnsentDisks::pause() const {
@@ -339,6 +199,7 @@ bool UnsentDisks::is_way_out_elsewhere(const std::string& key) const {
 
 UnsentStatus UnsentDisks::status() const {
     UnsentStatus sum = store().unsent().status();
+    sum.places_left = left_places_->count();
     if (given_up_ != nullptr) {
         std::tie(sum.given_up, sum.given_up_key) = given_up_->left();
     }

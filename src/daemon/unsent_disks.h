@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where this mount's changes are acknowledged (--ack disk), and what mounts of the same source have left on this disk.
-//
-// CACHE-DIR/unsent/HASH-N/ belongs to one mount at a time of one server, bucket and prefix (HASH): the one that holds
-// its lock. A mount takes the first that is free, with what is in it, and sends what is in the others that are free.
+// A mount takes the first place that is free, with what is in it, and sends what is in the others that are free.
 //
 // Ownership: what is passed in outlives it. Threads: open(), start(), stop() and the destructor on one thread; the
 // rest from any.
@@ -16,22 +14,12 @@
 #include <string>
 #include <vector>
 
-#include "base/file_descriptor.h"
 #include "ckptfs/status.h"
+#include "daemon/unsent_places.h"
 #include "writeback/write_through.h"
 #include "writeback/writeback_store.h"
 
 namespace ckptfs {
-
-// A directory CACHE-DIR/unsent/HASH-N/ that is locked.
-struct UnsentPlace {
-    std::string directory;
-    // Held until the last copy is gone.
-    std::shared_ptr<const FileDescriptor> lock;
-};
-// Locks the places of a source: the first is for this mount, the others hold something that was left. Waits for places
-// of mounts that are about to end. `source`: "https://HOST/BUCKET/PREFIX"
-Result<std::vector<UnsentPlace>> lock_unsent_places(const std::string& cache_dir, const std::string& source);
 
 class UnsentDisks {
 public:
@@ -101,6 +89,7 @@ private:
     GivenUpMarkers* given_up_ = nullptr;
     // The first is this mount's own.
     std::vector<Disk> disks_;
+    std::unique_ptr<LeftPlaces> left_places_;
     std::unique_ptr<WriteThrough> through_;
     mutable std::atomic<bool> has_started_ = false;
 };

@@ -10,7 +10,7 @@ import sys
 import pytest
 from harness.disk_acknowledges import SHARD, SMALL, files, hold, wait
 from harness.mounts import Mount
-from harness.programs import wait_until
+from harness.programs import CKPTFS, wait_until
 from harness.simulator import BUCKET
 
 pytestmark = pytest.mark.sanitized
@@ -92,6 +92,27 @@ def test_a_mount_that_is_killed_as_it_waits_takes_nothing_over(make, disk, simul
     made.process.send_signal(signal.SIGCONT)
     simulator.clear_faults()
     assert made.process.wait(60) == 0
+    assert files(simulator, prefix) == ["small"]
+
+
+def test_what_a_detached_mount_leaves_is_not_taken_for_sent(make, disk, simulator, prefix, tmp_path):
+    made = make()
+    hold(simulator, prefix, "small")
+    (made / "small").write_bytes(SMALL)
+    with (made / "small").open("rb"):
+        subprocess.run(["umount", "--lazy", made.path], check=True)
+        with newcomer(made, tmp_path / "newcomer.log"):
+            wait_until(lambda: os.path.ismount(made.path), "the next mount")
+            # What the first one has is its own to send.
+            assert wait(made.path).returncode == 0
+            made.process.kill()
+            wait_until(lambda: wait(made.path).returncode == 1, "it to be seen")
+            assert "1 mount before this one left changes on the disk" in wait(made.path).stderr
+            asked = subprocess.run([CKPTFS, "status", made.path], capture_output=True, text=True)
+            assert "safe to stop: no, 1 mount before this one left changes on the disk" in asked.stdout
+            subprocess.run(["umount", made.path], check=True)
+    simulator.clear_faults()
+    assert wait(make().path).returncode == 0
     assert files(simulator, prefix) == ["small"]
 
 

@@ -76,7 +76,7 @@ TEST(Metrics, TellOfTheDiskWhereOneIsUsed) {
 TEST(Metrics, TellOfWhatADiskHasAcknowledged) {
     MountFigures acknowledging = figures();
     EXPECT_EQ(metrics_text(acknowledging).find("ckptfs_unsent_"), std::string::npos);
-    acknowledging.status.unsent = {true, 3, 7, 9, 75, 1, 12, 9, "run/a.pt", "AccessDenied", 2, "m", {}, 0};
+    acknowledging.status.unsent = {true, 3, 7, 9, 75, 1, 12, 9, "run/a.pt", "AccessDenied", 2, "m", {}, 0, 4};
     const std::string text = metrics_text(acknowledging);
     const std::string mount = R"({mount="/mnt/a \"b\""} )";
     EXPECT_TRUE(has(text, "ckptfs_unsent_changes" + mount + "3")) << text;
@@ -85,6 +85,7 @@ TEST(Metrics, TellOfWhatADiskHasAcknowledged) {
     EXPECT_TRUE(has(text, "ckptfs_unsent_oldest_seconds" + mount + "75")) << text;
     EXPECT_TRUE(has(text, "ckptfs_unsent_failing" + mount + "1")) << text;
     EXPECT_TRUE(has(text, "ckptfs_unsent_given_up" + mount + "2")) << text;
+    EXPECT_TRUE(has(text, "ckptfs_unsent_places_left" + mount + "4")) << text;
 }
 
 TEST(Metrics, CountAttemptsByOperationAndResult) {

@@ -153,6 +153,11 @@ TEST(MountStatus, ItIsSafeToStopOnceAllIsSaved) {
     EXPECT_NE(status_text(status).find("safe to stop: no, 3 changes on the disk only\n"), std::string::npos);
     status.unsent.changes = 0;
     EXPECT_TRUE(status.safe_to_stop());
+    status.unsent.places_left = 1;
+    EXPECT_FALSE(status.safe_to_stop());
+    EXPECT_NE(status_text(status).find("safe to stop: no, 1 mount before this one left changes on the disk"),
+              std::string::npos);
+    status.unsent.places_left = 0;
     status.removals = 40;
     EXPECT_FALSE(status.safe_to_stop());
     EXPECT_NE(status_text(status).find("safe to stop: no, 40 removals under way\n"), std::string::npos);
