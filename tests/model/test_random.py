@@ -10,7 +10,7 @@ seeds, seeds.py plays them (play.py a single one), world.py has the processes an
 one short.
 
 As steps follow from answers and their time, a seed is not the same history each time. So each run of the tests plays
-histories that were recorded, step by step, for 150 s in each of two files, which run side by side
+histories that were recorded, step by step, for a minute in each of two files, which run side by side
 (test_recorded_one.py, test_recorded_two.py): what one run finds the next one finds, too. --full writes new ones, here, of
 seeds that it tells. A difference fails the test only if the steps as they were played show it again; what does not is
 told at the end of the run. Both are kept in $CKPTFS_MODEL_FINDS (build/results/model-finds), with the logs.

@@ -9,4 +9,4 @@ from seeds import play_recorded
 
 @pytest.mark.timeout(900)
 def test_recorded_histories(store, tell):
-    play_recorded(store, pathlib.Path(__file__).parent / "recorded/one.jsonl.gz", 150, tell)
+    play_recorded(store, pathlib.Path(__file__).parent / "recorded/one.jsonl.gz", 60, tell)

@@ -16,7 +16,7 @@ from harness.markers import commit, refuse_to_commit
 from harness.mounts import Mount
 from harness.programs import CKPTFS, wait_until
 
-pytestmark = pytest.mark.sanitized
+pytestmark = pytest.mark.sanitized_too
 
 MIB = 1 << 20
 

@@ -11,7 +11,7 @@ from harness.programs import wait_until
 
 from mount.test_half_files import kill, start, wait_ready
 
-pytestmark = pytest.mark.sanitized
+pytestmark = pytest.mark.sanitized_too
 
 ANEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 NAMES = pytest.mark.parametrize("name", ["train.log", "notes.bin"])

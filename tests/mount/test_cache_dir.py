@@ -15,7 +15,7 @@ from harness.mounts import Mount
 from harness.programs import CKPTFS, wait_until
 from harness.simulator import BUCKET
 
-pytestmark = pytest.mark.sanitized
+pytestmark = pytest.mark.sanitized_too
 
 MIB = 1 << 20
 CONTENT = random.Random(1).randbytes(9 << 20) + b"end"

@@ -14,7 +14,7 @@ import pytest
 from format.container import read_table
 from harness.simulator import BUCKET, flipped
 
-pytestmark = pytest.mark.sanitized
+pytestmark = pytest.mark.sanitized_too
 
 MIB = 1 << 20
 

@@ -17,7 +17,7 @@ import pytest
 from harness.programs import CKPTFS, errno_of, wait_until
 from harness.simulator import Simulator
 
-pytestmark = pytest.mark.sanitized
+pytestmark = pytest.mark.sanitized_too
 
 MIB = 1 << 20
 # Of the index beside the data: which version it is, with a hash of that at its end, and then a record a frame.

@@ -73,6 +73,7 @@ def resident(mount: Mount) -> int:
         return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmRSS"))
 
 
+@pytest.mark.full
 def test_an_idle_mount_gives_its_memory_back(mount):
     made = mount("--max-memory", "512M")
     assert resident(made) < IDLE
@@ -109,6 +110,7 @@ def names_known(made: Mount) -> int:
     return json.loads(told.stdout)["names_known"]
 
 
+@pytest.mark.full
 @pytest.mark.timeout(600)
 def test_names_take_bounded_memory_and_give_it_back():
     """Beyond what the kernel evicts and what a listing makes nodes for."""
@@ -136,6 +138,7 @@ def test_names_take_bounded_memory_and_give_it_back():
         store.stop()
 
 
+@pytest.mark.full
 def test_many_files_written_in_turn(mount, simulator, prefix):
     made = mount("--max-memory", "128M")
     files = [open(made / f"file{number}", "wb", buffering=0) for number in range(256)]

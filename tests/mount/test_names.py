@@ -194,6 +194,7 @@ def test_keys_that_cannot_be_paths_are_hidden_and_reported(mount, simulator, pre
     assert "hidden" in made.log()
 
 
+@pytest.mark.full
 def test_ten_thousand_keys_list_within_three_seconds(mount, simulator, prefix):
     client = simulator.client()
     for i in range(10_000):

@@ -12,7 +12,7 @@ import threading
 import pytest
 from harness.programs import wait_until
 
-pytestmark = pytest.mark.sanitized
+pytestmark = pytest.mark.sanitized_too
 
 MIB = 1 << 20
 KIB = 1 << 10

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-pytestmark = pytest.mark.sanitized
+pytestmark = pytest.mark.sanitized_too
 
 CHANGES = 60
 READERS = 4

@@ -13,7 +13,7 @@ import threading
 import pytest
 from harness.programs import CKPTFS, wait_until
 
-pytestmark = pytest.mark.sanitized
+pytestmark = pytest.mark.sanitized_too
 
 MIB = 1 << 20
 CONTENT = random.Random(2).randbytes(3 * MIB) + b"end"

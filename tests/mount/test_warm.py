@@ -10,7 +10,7 @@ import subprocess
 import pytest
 from harness.programs import CKPTFS
 
-pytestmark = pytest.mark.sanitized
+pytestmark = pytest.mark.sanitized_too
 
 MIB = 1 << 20
 FILES = {"small": b"s" * 1000, "shard-0": random.Random(1).randbytes(9 * MIB + 3), "below/shard-1": b"text " * MIB}

@@ -27,7 +27,7 @@ def store(request):
     server.stop()
 
 
-@pytest.fixture(params=["auto", "none"])
+@pytest.fixture(params=["auto", pytest.param("none", marks=pytest.mark.full)])
 def mount(store, request):
     request.node.mounts = []
     made = Mount(f"s3://{BUCKET}/{request.node.name}/", store.environment(), *store.options, "--compress",

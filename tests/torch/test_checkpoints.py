@@ -79,7 +79,7 @@ def dcp_rank(rank: int, ranks: int, rendezvous: str, path: str, action: str, siz
     dist.destroy_process_group()
 
 
-@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.full), 4])
 @pytest.mark.parametrize("ranks, size", [(2, 40), pytest.param(4, 256, marks=pytest.mark.full)])
 def test_dcp(mount, simulator, prefix, tmp_path, ranks, size, threads):
     saving = mount()
