@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Which files can be read by a compiler as one: those that have no local name in common.
+"""Which files can be read by a compiler as one: those of which none has a local name that another one knows. A local name
+would hide what that one means by it.
 
 local_names.py MOST FILE...: each file and the number of its group, of at most MOST files, a line each.
 """
@@ -8,8 +9,11 @@ local_names.py MOST FILE...: each file and the number of its group, of at most M
 import pathlib
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+INCLUDED = re.compile(r'^#include "(.*)"$', re.MULTILINE)
+WORD = re.compile(r"\w+")
 # What a namespace without a name holds, which ends where the style says.
 LOCAL = re.compile(r"^namespace \{$(.*?)^\}  // namespace$", re.MULTILINE | re.DOTALL)
 # What begins in the first column and is no comment: a test, a type, or the name before a parenthesis, brace, bracket,
@@ -22,17 +26,40 @@ def local_names(path: pathlib.Path) -> set[str]:
     return {"".join(found) for block in LOCAL.findall(path.read_text()) for found in DEFINED.findall(block)}
 
 
-def groups(files: Iterable[pathlib.Path], most: int) -> list[list[pathlib.Path]]:
-    found: list[tuple[list[pathlib.Path], set[str]]] = []
+def words(path: pathlib.Path) -> set[str]:
+    """Of a file, and of the headers of this project that it names."""
+    text = path.read_text()
+    places = [path.parent, *(ROOT / place for place in ("src", "include", "tests", "tests/unit", "tests/s3sim"))]
+    named = [place / name for name in INCLUDED.findall(text) for place in places if (place / name).is_file()]
+    return set(WORD.findall(text)).union(*(WORD.findall(header.read_text()) for header in named))
+
+
+class Group:
+    def __init__(self) -> None:
+        self.paths: list[pathlib.Path] = []
+        self.local: set[str] = set()
+        self.known: set[str] = set()
+
+    def takes(self, local: set[str], known: set[str]) -> bool:
+        return not self.local & known and not self.known & local
+
+    def add(self, path: pathlib.Path, local: set[str], known: set[str]) -> None:
+        self.paths.append(path)
+        self.local |= local
+        self.known |= known
+
+
+def groups(files: Iterable[pathlib.Path], most: int,
+           known_by: Callable[[pathlib.Path], set[str]] = words) -> list[list[pathlib.Path]]:
+    found: list[Group] = []
     for path in files:
-        names = local_names(path)
-        fitting = (group for group in found if len(group[0]) < most and not group[1] & names)
-        paths, taken = next(fitting, ([], set()))
-        if not paths:
-            found.append((paths, taken))
-        paths.append(path)
-        taken |= names
-    return [paths for paths, _ in found]
+        local, known = local_names(path), known_by(path)
+        group = next((each for each in found if len(each.paths) < most and each.takes(local, known)), None)
+        if group is None:
+            group = Group()
+            found.append(group)
+        group.add(path, local, known)
+    return [group.paths for group in found]
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import shlex
 import subprocess
 import sys
 
-from local_names import groups
+from local_names import groups, local_names
 from repository import ROOT, report, sources
 
 FILES_AT_ONCE = 24
@@ -62,6 +62,6 @@ def tidy_together(paths: list[pathlib.Path]) -> str:
 FLAGS = flags_by_file()
 modules = itertools.groupby(sources("src", endings=(".cc",)), lambda path: path.relative_to(ROOT / "src").parts[0])
 # The largest first, so that no processor is idle at the end.
-all_groups = sorted((group for _, module in modules for group in groups(module, FILES_AT_ONCE)), key=len, reverse=True)
+all_groups = sorted((group for _, module in modules for group in groups(module, FILES_AT_ONCE, local_names)), key=len, reverse=True)
 with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
     report([text for text in pool.map(tidy_together, all_groups) if text])

@@ -14,7 +14,7 @@ using namespace testing;
 namespace {
 
 // It is looked at before each heartbeat, of which there are ten in this time.
-constexpr Milliseconds kRepairAfter{200};
+constexpr Milliseconds kBeatsFor{200};
 
 class CountingClock final : public Clock {
 public:
@@ -44,12 +44,12 @@ protected:
 
     FakeStore store;
     CountingClock clock;
-    RenameRecord record{store, clock, kRepairAfter};
+    RenameRecord record{store, clock, kBeatsFor};
 };
 
 TEST_F(RenameRecordTest, IsHeldWhileItShowsSignsOfLife) {
     for (int step = 0; step < 4; ++step) {
-        clock.advance(kRepairAfter / 3);
+        clock.advance(kBeatsFor / 3);
         const int before = store.calls(Operation::kPut);
         EXPECT_TRUE(eventually([&] { return store.calls(Operation::kPut) > before + 1; }));
         EXPECT_FALSE(record.lost());
@@ -63,7 +63,7 @@ TEST_F(RenameRecordTest, IsNotHeldAgainByASignOfLifeThatComesTooLate) {
     store.hold(Operation::kPut);
     ASSERT_TRUE(store.wait_until_held(Operation::kPut, 1));
     const int written = store.calls(Operation::kPut);
-    clock.advance(kRepairAfter / 2 + Milliseconds(1));
+    clock.advance(kBeatsFor / 2 + Milliseconds(1));
     const int before = clock.looks();
     store.release(Operation::kPut);
     EXPECT_TRUE(eventually([&] { return clock.looks() > before; }));
