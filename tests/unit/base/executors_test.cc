@@ -25,11 +25,11 @@ struct Kind {
     int threads;
 };
 
-class AnyExecutor : public testing::TestWithParam<Kind> {};
+class AnyExecutor : public ::testing::TestWithParam<Kind> {};
 
 INSTANTIATE_TEST_SUITE_P(Executors, AnyExecutor,
-                         testing::Values(Kind{&make_executor, processor_count()},
-                                         Kind{[] { return make_blocking_executor(3); }, 3}));
+                         ::testing::Values(Kind{&make_executor, processor_count()},
+                                           Kind{[] { return make_blocking_executor(3); }, 3}));
 
 TEST_P(AnyExecutor, RunsEveryTask) {
     constexpr int kTasks = 10'000;

@@ -48,12 +48,12 @@ TEST(Escaped, ShowsBytesThatAreNotUtf8) {
 }
 
 TEST(Log, WritesOneLineToStandardError) {
-    testing::internal::CaptureStderr();
+    ::testing::internal::CaptureStderr();
     log_warning("the store is slow {}");
     log_debug("not shown");
-    const std::string output = testing::internal::GetCapturedStderr();
-    EXPECT_THAT(output, testing::HasSubstr("warning: the store is slow {}\n"));
-    EXPECT_THAT(output, testing::Not(testing::HasSubstr("not shown")));
+    const std::string output = ::testing::internal::GetCapturedStderr();
+    EXPECT_THAT(output, ::testing::HasSubstr("warning: the store is slow {}\n"));
+    EXPECT_THAT(output, ::testing::Not(::testing::HasSubstr("not shown")));
 }
 
 // Standard error is what the first of these reads and the second one writes.
@@ -117,9 +117,9 @@ TEST(Log, DoesNotWaitForItsReader) {
     if (!waits) {
         log_warning("third");
         const std::string output = full.read_all();
-        EXPECT_THAT(output, testing::HasSubstr("2 lines of the log were dropped"));
-        EXPECT_THAT(output, testing::HasSubstr("third\n"));
-        EXPECT_THAT(output, testing::Not(testing::HasSubstr("second")));
+        EXPECT_THAT(output, ::testing::HasSubstr("2 lines of the log were dropped"));
+        EXPECT_THAT(output, ::testing::HasSubstr("third\n"));
+        EXPECT_THAT(output, ::testing::Not(::testing::HasSubstr("second")));
     }
 }
 
@@ -143,18 +143,18 @@ TEST(Log, DoesNotWaitForATerminalThatHasRoomForAPartOfALine) {
         EXPECT_EQ(poll(&arrived, 1, 10'000), 1);
         output += shown.read_all();
     }
-    EXPECT_THAT(output, testing::ContainsRegex("\r\nckptfs: [0-9]+ lines of the log were dropped"));
+    EXPECT_THAT(output, ::testing::ContainsRegex("\r\nckptfs: [0-9]+ lines of the log were dropped"));
 }
 
 TEST(Log, TellsTheJournalThePriorityAndNoTime) {
     set_log_reader(LogReader::kJournal);
     set_log_level(LogLevel::kDebug);
-    testing::internal::CaptureStderr();
+    ::testing::internal::CaptureStderr();
     log_error("a");
     log_warning("b");
     log_info("c");
     log_debug("d");
-    const std::string output = testing::internal::GetCapturedStderr();
+    const std::string output = ::testing::internal::GetCapturedStderr();
     set_log_level(LogLevel::kInfo);
     set_log_reader(LogReader::kPeople);
     EXPECT_EQ(output, "<3>error: a\n<4>warning: b\n<6>info: c\n<7>debug: d\n");
@@ -162,16 +162,16 @@ TEST(Log, TellsTheJournalThePriorityAndNoTime) {
 
 TEST(Log, ShowsWhatTheLevelAsksFor) {
     set_log_level(LogLevel::kError);
-    testing::internal::CaptureStderr();
+    ::testing::internal::CaptureStderr();
     log_warning("hidden");
     log_error("shown");
     set_log_level(LogLevel::kDebug);
     log_debug("details");
-    const std::string output = testing::internal::GetCapturedStderr();
+    const std::string output = ::testing::internal::GetCapturedStderr();
     set_log_level(LogLevel::kInfo);
-    EXPECT_THAT(output, testing::Not(testing::HasSubstr("hidden")));
-    EXPECT_THAT(output, testing::HasSubstr("error: shown\n"));
-    EXPECT_THAT(output, testing::HasSubstr("debug: details\n"));
+    EXPECT_THAT(output, ::testing::Not(::testing::HasSubstr("hidden")));
+    EXPECT_THAT(output, ::testing::HasSubstr("error: shown\n"));
+    EXPECT_THAT(output, ::testing::HasSubstr("debug: details\n"));
 }
 
 TEST(Text, FormatsValues) {

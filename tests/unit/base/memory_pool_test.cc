@@ -24,7 +24,7 @@
 namespace ckptfs {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 constexpr auto kDeadline = std::chrono::seconds(30);
 

@@ -25,16 +25,16 @@ MemoryShares small_shares() {
     return shares;
 }
 
-class SharesOfSize : public testing::TestWithParam<std::uint64_t> {};
+class SharesOfSize : public ::testing::TestWithParam<std::uint64_t> {};
 
 INSTANTIATE_TEST_SUITE_P(Mebibytes, SharesOfSize,
-                         testing::Values(0, 1, 63, 64, 65, 71, 78, 92, 100, 128, 256, 302, 1024, 8192, 262144));
+                         ::testing::Values(0, 1, 63, 64, 65, 71, 78, 92, 100, 128, 256, 302, 1024, 8192, 262144));
 
 TEST_P(SharesOfSize, AreSensible) {
     for (const int threads : {0, 1, 2, 8, 16, 64, 1000}) {
         for (const bool encodes : {false, true}) {
             const MemoryShares shares = memory_shares(GetParam() * kMiB, threads, encodes);
-            SCOPED_TRACE(testing::Message() << GetParam() << " MiB, " << threads << " threads, encodes: " << encodes);
+            SCOPED_TRACE(::testing::Message() << GetParam() << " MiB, " << threads << " threads, encodes: " << encodes);
             const std::uint64_t budget = std::max(GetParam() * kMiB, kSmallestMaxMemory);
             EXPECT_LE(shares.total * BufferPool::kBufferSize, budget);
             EXPECT_GT((shares.total + 1) * BufferPool::kBufferSize, budget);

@@ -13,7 +13,7 @@ namespace {
 TEST(RandomUuid, HasTheFormOfVersion4) {
     for (int round = 0; round < 100; ++round) {
         EXPECT_THAT(random_uuid(),
-                    testing::MatchesRegex("[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"));
+                    ::testing::MatchesRegex("[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"));
     }
 }
 

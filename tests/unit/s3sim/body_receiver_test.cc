@@ -8,7 +8,7 @@
 namespace ckptfs::s3sim {
 namespace {
 
-class BodyReceiverTest : public testing::Test {
+class BodyReceiverTest : public ::testing::Test {
 protected:
     BodyPlan plan_for(std::size_t length) {
         BodyPlan plan;

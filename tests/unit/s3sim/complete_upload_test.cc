@@ -6,7 +6,7 @@
 namespace ckptfs::s3sim {
 namespace {
 
-class CompleteUploadTest : public testing::Test {
+class CompleteUploadTest : public ::testing::Test {
 protected:
     void add_part(int number, const std::string& bytes) {
         const std::string etag = "etag" + std::to_string(number);

@@ -6,7 +6,7 @@
 namespace ckptfs::s3sim {
 namespace {
 
-class ObjectTableTest : public testing::Test {
+class ObjectTableTest : public ::testing::Test {
 protected:
     ObjectTableTest() { EXPECT_TRUE(table_.create_bucket("bkt", "us-east-1")); }
 

@@ -64,7 +64,7 @@ private:
     std::string received_;
 };
 
-class ServerTest : public testing::Test {
+class ServerTest : public ::testing::Test {
 protected:
     ServerTest() {
         EXPECT_TRUE(simulator_.table().create_bucket("bkt", "us-east-1"));

@@ -40,7 +40,7 @@ std::string code_of(const HttpRequest& request, SystemTime now, const SigningKey
     return verified ? "" : verified.error().code;
 }
 
-class SignatureVerifierTest : public testing::Test {
+class SignatureVerifierTest : public ::testing::Test {
 protected:
     const SystemTime now_ = *parse_amz_date("20130524T000500Z");
 };
