@@ -6,6 +6,7 @@ would hide what that one means by it.
 local_names.py MOST FILE...: each file and the number of its group, of at most MOST files, a line each.
 """
 
+import functools
 import pathlib
 import re
 import sys
@@ -26,12 +27,23 @@ def local_names(path: pathlib.Path) -> set[str]:
     return {"".join(found) for block in LOCAL.findall(path.read_text()) for found in DEFINED.findall(block)}
 
 
-def words(path: pathlib.Path) -> set[str]:
-    """Of a file, and of the headers of this project that it names."""
-    text = path.read_text()
+@functools.cache
+def headers(path: pathlib.Path) -> frozenset[pathlib.Path]:
+    """Of this project that it includes, and that these include."""
     places = [path.parent, *(ROOT / place for place in ("src", "include", "tests", "tests/unit", "tests/s3sim"))]
-    named = [place / name for name in INCLUDED.findall(text) for place in places if (place / name).is_file()]
-    return set(WORD.findall(text)).union(*(WORD.findall(header.read_text()) for header in named))
+    named = {(place / name).resolve() for name in INCLUDED.findall(path.read_text()) for place in places
+             if (place / name).is_file()}
+    return frozenset(named.union(*map(headers, named)))
+
+
+@functools.cache
+def own_words(path: pathlib.Path) -> frozenset[str]:
+    return frozenset(WORD.findall(path.read_text()))
+
+
+def words(path: pathlib.Path) -> set[str]:
+    """Of a file and its headers."""
+    return set(own_words(path)).union(*map(own_words, headers(path)))
 
 
 class Group:
