@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Compiles up to CKPTFS_TOGETHER files of each target as one, in groups of files that have no local name in common.
+# Compiles up to CKPTFS_TOGETHER files of each target as one, in groups of files of which none
+# knows a local name of another (tests/lint/local_names.py).
 function(ckptfs_compile_together directory)
     get_property(inner DIRECTORY ${directory} PROPERTY SUBDIRECTORIES)
     foreach(each ${inner})

@@ -12,6 +12,7 @@
 // concurrently with itself or with its `done`.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -184,6 +185,10 @@ struct ListRequest {
     std::string start_after;
     int max_keys = 1000;
 };
+
+// Names on a page that is not the last one, at least, if as many were asked for: a caller may take a page with fewer
+// for the last. S3 itself may answer with a short page, or an empty one.
+inline constexpr std::size_t kFewestListed = 16;
 
 struct ListResponse {
     // With key, size, etag, last_modified and storage_class; without metadata.

@@ -17,8 +17,6 @@ namespace {
 
 // Bytes of a list per key, to compare lists by size (LateReads).
 constexpr std::uint64_t kListedKey = 512;
-// A page with fewer entries than this, and than were asked for, is continued if the store says that there are more.
-constexpr std::size_t kFewestListed = 16;
 
 // Fails if the page has other keys: callers take the prefix off the keys that they get.
 Result<ListResponse> only_below(const std::string& prefix, ListResponse page) {

@@ -18,8 +18,6 @@
 namespace ckptfs {
 namespace {
 
-// Names that a page has that is not the last one, if as many were asked for.
-constexpr std::size_t kFewestListed = 16;
 // As S3 gives at most.
 constexpr int kNamesOnAPage = 1'000;
 

@@ -9,19 +9,29 @@ namespace ckptfs::fs {
 using namespace testing;
 namespace {
 
-using MarkerVersions = FileSystemTest;
+// An attempt of one process, and the retry of another.
+class MarkerVersions : public FileSystemTest {
+protected:
+    static constexpr pid_t kRetry = kProcess + 1;
+
+    Result<OpenedFile> truncate_as(pid_t process) {
+        const NodeId node = lookup("shard")->node;
+        return answer<OpenedFile>([&](auto reply) {
+            fs->open(node, O_WRONLY | O_TRUNC, Caller{process, 0, 0}, reply);
+        });
+    }
+    // Beside one that is open: the name gets another node.
+    HandleId open_anew(pid_t process) {
+        EXPECT_EQ(errno_of(truncate_as(process)), ESTALE);
+        return truncate_as(process)->handle;
+    }
+};
 
 // A writer of an attempt that was given up goes on beside the retry.
 TEST_F(MarkerVersions, AMarkerPublishesNoVersionThatALaterOneHasReplaced) {
-    constexpr pid_t kRetry = kProcess + 1;
     const HandleId earlier = create("shard", O_WRONLY | O_TRUNC)->opened.handle;
     ASSERT_TRUE(write(earlier, 0, "half"));
-    const auto open_anew = [&] {
-        const NodeId node = lookup("shard")->node;
-        return answer<OpenedFile>([&](auto reply) { fs->open(node, O_WRONLY | O_TRUNC, Caller{kRetry, 0, 0}, reply); });
-    };
-    EXPECT_EQ(errno_of(open_anew()), ESTALE) << "the name gets another node";
-    const HandleId later = open_anew()->handle;
+    const HandleId later = open_anew(kRetry);
     ASSERT_TRUE(write(earlier, 4, " of it"));
     ASSERT_TRUE(write(later, 0, "whole"));
     ASSERT_TRUE(flush(later, kRetry) && release(later));
@@ -34,15 +44,9 @@ TEST_F(MarkerVersions, AMarkerPublishesNoVersionThatALaterOneHasReplaced) {
 }
 
 TEST_F(MarkerVersions, AMarkerSavesAVersionThatHasItsNameAgain) {
-    constexpr pid_t kRetry = kProcess + 1;
     const HandleId earlier = create("shard", O_WRONLY | O_TRUNC)->opened.handle;
     ASSERT_TRUE(write(earlier, 0, "one"));
-    const auto open_anew = [&] {
-        const NodeId node = lookup("shard")->node;
-        return answer<OpenedFile>([&](auto reply) { fs->open(node, O_WRONLY | O_TRUNC, Caller{kRetry, 0, 0}, reply); });
-    };
-    EXPECT_EQ(errno_of(open_anew()), ESTALE) << "the name gets another node";
-    const HandleId later = open_anew()->handle;
+    const HandleId later = open_anew(kRetry);
     ASSERT_TRUE(write(later, 0, "other"));
     ASSERT_TRUE(flush(later, kRetry) && release(later));
     ASSERT_TRUE(write(earlier, 3, " two"));
@@ -63,9 +67,7 @@ TEST_F(MarkerVersions, AMarkerDoesNotWaitForWhatAKilledWriterLeftOfAVersionThatW
     processes.others_write = true;
     ASSERT_TRUE(flush(left));
     processes.killed = 0;
-    const auto open_anew = [&] { return open(lookup("shard")->node, O_WRONLY | O_TRUNC); };
-    EXPECT_EQ(errno_of(open_anew()), ESTALE) << "the name gets another node";
-    const HandleId later = open_anew()->handle;
+    const HandleId later = open_anew(kProcess);
     ASSERT_TRUE(write(later, 0, "whole"));
     ASSERT_TRUE(close(later));
     save("m.tmp", "metadata");
