@@ -109,6 +109,8 @@ struct PutRequest {
 struct PutResponse {
     std::string etag;
     WallTime last_modified{};
+    // An earlier attempt got no answer: the store may still carry it out, after this one.
+    bool may_come_again = false;
 };
 
 struct CopyRequest {

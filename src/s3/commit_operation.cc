@@ -284,6 +284,9 @@ void CommitOperation::go_on(Error error) {
 }
 
 void CommitOperation::finish(Result<PutResponse> response) {
+    if (response) {
+        response->may_come_again = call_->retry->outcome_unknown;
+    }
     // Breaks the reference cycle of operation, call and handler.
     call_.reset();
     std::exchange(done_, nullptr)(std::move(response));

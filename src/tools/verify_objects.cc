@@ -17,6 +17,9 @@
 namespace ckptfs {
 namespace {
 
+// Bytes of a directory's marker, at most: a UUID (ckptfs-format(5)).
+constexpr std::uint64_t kLargestMarker = 36;
+
 // Lists keys, one page after the other.
 class KeyList {
 public:
@@ -39,8 +42,8 @@ public:
         ended_ = token_.empty();
         std::vector<std::string> keys;
         for (ObjectInfo& object : page->objects) {
-            // An empty object whose key ends in '/' is a directory.
-            if (object.size > 0 || !object.key.ends_with('/')) {
+            // An object of this size whose key ends in '/' is a directory.
+            if (object.size > kLargestMarker || !object.key.ends_with('/')) {
                 keys.push_back(std::move(object.key));
             }
         }

@@ -49,6 +49,17 @@ public:
     // Called with each GetObject before it is sent; may change it.
     void look_at_gets(std::function<void(GetRequest&)> look) { look_at_get_ = std::move(look); }
 
+    // Called with each CopyObject before it is sent.
+    void look_at_copies(std::function<void(const CopyRequest&)> look) { look_at_copy_ = std::move(look); }
+
+    // The next write of this key: its first attempt gets no answer, and is carried out by carry_out_late(). A second
+    // one is made, or it fails.
+    void delay_write(std::string key, bool is_repeated) {
+        delayed_key_ = std::move(key);
+        delayed_is_repeated_ = is_repeated;
+    }
+    void carry_out_late() { std::exchange(late_, nullptr)(); }
+
     void head(std::string key, StoreDone<ObjectInfo> done) override {
         pass(std::move(done), [&](auto answer) { store_.head(std::move(key), answer); });
     }
@@ -59,10 +70,18 @@ public:
         pass(std::move(done), [&](auto answer) { store_.get(std::move(request), answer); });
     }
     void put(PutRequest request, StoreDone<PutResponse> done) override {
-        pass(std::move(done), [&](auto answer) { store_.put(std::move(request), answer); });
+        pass(std::move(done), [&](auto answer) {
+            write([this](PutRequest sent, auto put) { store_.put(std::move(sent), put); }, std::move(request), answer);
+        });
     }
     void copy(CopyRequest request, StoreDone<PutResponse> done) override {
-        pass(std::move(done), [&](auto answer) { store_.copy(std::move(request), answer); });
+        if (look_at_copy_) {
+            look_at_copy_(request);
+        }
+        pass(std::move(done), [&](auto answer) {
+            write([this](CopyRequest sent, auto put) { store_.copy(std::move(sent), put); }, std::move(request),
+                  answer);
+        });
     }
     void list(ListRequest request, StoreDone<ListResponse> done) override {
         if (before_list_ && request.prefix == list_) {
@@ -109,6 +128,34 @@ public:
     }
 
 private:
+    template <class Request, class Send>
+    void write(Send send, Request request, StoreDone<PutResponse> done) {
+        if (request.key != delayed_key_) {
+            send(std::move(request), std::move(done));
+            return;
+        }
+        delayed_key_.clear();
+        request.may_send = nullptr;
+        late_ = [send, request] { send(request, StoreDone<PutResponse>([](const Result<PutResponse>&) {})); };
+        if (!delayed_is_repeated_) {
+            done(no_answer());
+            return;
+        }
+        send(std::move(request), [done](Result<PutResponse> written) {
+            if (written) {
+                written->may_come_again = true;
+            }
+            done(std::move(written));
+        });
+    }
+
+    static Failure no_answer() {
+        Error error;
+        error.outcome_unknown = true;
+        error.message = "no answer";
+        return failure(std::move(error));
+    }
+
     template <class T, class Send>
     void pass(StoreDone<T> done, Send send) {
         const Fate fate = decide_(requests_++);
@@ -119,10 +166,7 @@ private:
         if (fate == Fate::kTakesEffectAndFails) {
             send(StoreDone<T>([](const Result<T>&) {}));
         }
-        Error error;
-        error.outcome_unknown = true;
-        error.message = "no answer";
-        done(failure(std::move(error)));
+        done(no_answer());
     }
 
     ObjectStore& store_;
@@ -134,6 +178,10 @@ private:
     std::string list_;
     std::function<void()> before_list_;
     std::function<void(GetRequest&)> look_at_get_;
+    std::function<void(const CopyRequest&)> look_at_copy_;
+    std::string delayed_key_;
+    bool delayed_is_repeated_ = false;
+    std::function<void()> late_;
 };
 
 }  // namespace ckptfs::testing

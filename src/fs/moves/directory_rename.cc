@@ -8,6 +8,7 @@
 #include "base/store_wait.h"
 #include "base/uuid.h"
 #include "ckptfs/log.h"
+#include "fs/moves/repair_policy.h"
 #include "fs/objects/marker_objects.h"
 #include "fs/objects/pinned_removal.h"
 
@@ -45,7 +46,7 @@ Status DirectoryRename::run(const DirectoryRenameSteps& steps) {
         return created;
     }
     if (Status filled = fill_destination(steps); !filled) {
-        return go_back() ? filled : taken_over(move_.source);
+        return go_back(steps) ? filled : taken_over(move_.source);
     }
     if (Status decided = record_.change_state(MarkerState::kCommitted); !decided) {
         if (decided.error().outcome_unknown) {
@@ -54,7 +55,7 @@ Status DirectoryRename::run(const DirectoryRenameSteps& steps) {
                                       "that finds it goes on with it: " +
                                       decided.error().message;
         } else {
-            go_back();
+            go_back(steps);
         }
         return decided;
     }
@@ -169,13 +170,14 @@ Status DirectoryRename::hide_destination() {
     announced_ = names();
     std::future<Status> names_written =
         ask<void>([&](auto done) { write_names(store_, names_key(record_.rename()), announced_, done); });
-    Result<std::string> hidden = write_marker(store_, move_.destination, marker(MarkerState::kPending),
-                                              move_.replaced_marker, destination_made_);
+    Result<std::string> hidden = noted(write_marker(store_, move_.destination, marker(MarkerState::kPending),
+                                                    move_.replaced_marker, destination_made_));
     Status written = names_written.get();
     if (!hidden) {
         return told(std::move(hidden.error()), move_.destination);
     }
     destination_marker_ = std::move(*hidden);
+    pending_may_come_again_ = own_.may_come_late;
     return written ? check_still_empty() : written;
 }
 
@@ -204,7 +206,7 @@ Status DirectoryRename::show_as_before() {
         marker.may_send = while_held();
         return remove_version(store_, marker);
     }
-    const Result<std::string> shown =
+    const Result<PutResponse> shown =
         write_empty_marker(store_, move_.destination, destination_marker_, destination_made_);
     return shown ? Status{} : told(shown.error(), move_.destination);
 }
@@ -220,7 +222,7 @@ Status DirectoryRename::hide_source() {
     }
     source_was_implied_ = source_marker_.empty();
     Result<std::string> hidden =
-        write_marker(store_, move_.source, marker(MarkerState::kMoved), source_marker_, source_made_);
+        noted(write_marker(store_, move_.source, marker(MarkerState::kMoved), source_marker_, source_made_));
     if (!hidden) {
         return told(std::move(hidden.error()), move_.source);
     }
@@ -228,21 +230,30 @@ Status DirectoryRename::hide_source() {
     return {};
 }
 
+Result<std::string> DirectoryRename::noted(Result<PutResponse> written) {
+    const bool may_come_late = written ? written->may_come_again : written.error().outcome_unknown;
+    own_.may_come_late = own_.may_come_late || may_come_late;
+    return written ? Result<std::string>(std::move(written->etag)) : failure(std::move(written.error()));
+}
+
 // A marker younger than the records that were just written would resolve their failures: so the directory counts as
-// made when it was hidden.
-Result<std::string> DirectoryRename::write_shown_marker(bool with_failures) {
+// made when it was hidden. The pending marker that replaced an empty one must not replace this one when it comes again:
+// it would hide the directory.
+Result<PutResponse> DirectoryRename::write_shown_marker(bool with_failures) {
+    const bool is_unique = pending_may_come_again_ && !move_.replaced_marker.empty();
+    const auto write_shown = is_unique ? write_unique_marker : write_empty_marker;
     if (!with_failures) {
-        return write_empty_marker(store_, move_.destination, destination_marker_);
+        return write_shown(store_, move_.destination, destination_marker_, std::nullopt);
     }
     const Result<ObjectInfo> hidden = wait_for<ObjectInfo>([this](auto done) { store_.head(move_.destination, done); });
     if (!hidden) {
         return failure(hidden.error());
     }
-    return write_empty_marker(store_, move_.destination, destination_marker_, hidden->last_modified);
+    return write_shown(store_, move_.destination, destination_marker_, hidden->last_modified);
 }
 
 Result<bool> DirectoryRename::show_destination(bool with_failures) {
-    const Result<std::string> shown = write_shown_marker(with_failures);
+    const Result<PutResponse> shown = write_shown_marker(with_failures);
     if (shown) {
         return true;
     }
@@ -273,17 +284,30 @@ Failure DirectoryRename::left_to_others(Error error) const {
     return failure(std::move(error));
 }
 
-bool DirectoryRename::go_back() {
+Status DirectoryRename::undo(const DirectoryRenameSteps& steps) {
+    const auto roll_back_now = [this] {
+        return roll_back(store_, clock_, record_.rename(), announced_, {find_pins_(), while_held()}, own_);
+    };
+    Status back = roll_back_now();
+    if (back && own_.may_come_late) {
+        log_info(escaped(move_.source + ": its rename to " + move_.destination +
+                         " failed, and the store did not answer a request of it: waiting a minute in which that may "
+                         "still take effect"));
+        steps.wait(kLastRequests);
+        own_.may_come_late = false;
+        back = roll_back_now();
+    }
+    return back ? record_.remove() : back;
+}
+
+bool DirectoryRename::go_back(const DirectoryRenameSteps& steps) {
     bool is_ours = true;
     Status back = record_.change_state(MarkerState::kRollingBack);
     if (back) {
-        back = roll_back(store_, clock_, record_.rename(), announced_, {find_pins_(), while_held()}, own_);
-        if (back) {
-            back = record_.remove();
-        }
+        back = undo(steps);
     } else if (record_.lost()) {
         is_ours = false;
-        back = go_back_when_lost();
+        back = go_back_when_lost(steps);
     }
     if (!back) {
         log_warning(escaped(move_.source + ": its rename to " + move_.destination +
@@ -292,7 +316,7 @@ bool DirectoryRename::go_back() {
     return is_ours;
 }
 
-Status DirectoryRename::go_back_when_lost() {
+Status DirectoryRename::go_back_when_lost(const DirectoryRenameSteps& steps) {
     const DirectoryMarker& rename = record_.rename();
     const Result<StoredMarker> record = read_marker(store_, clock_, record_key(rename));
     if (!record && record.error().errno_value != ENOENT) {
@@ -305,10 +329,7 @@ Status DirectoryRename::go_back_when_lost() {
     Status back = record ? Status(taken_over(move_.source)) : record_.make_anew(rename, MarkerState::kRollingBack);
     if (back) {
         // The rename was repaired, and this mount went on without knowing.
-        back = roll_back(store_, clock_, rename, announced_, {find_pins_(), while_held()}, own_);
-        if (back) {
-            back = record_.remove();
-        }
+        back = undo(steps);
     } else if (record || is_lost_race(back.error())) {
         back = show_source(store_, clock_, rename);
     }

@@ -11,7 +11,9 @@
 //   6. Delete the source, its marker last of all, then the record.
 //
 // A failure before step 5 leads back: the source is shown and the copies are deleted. A later one leads forward. If
-// this process ends in between, the record grows old, and a mount that meets it does the same (rename_repairs.h).
+// this process ends in between, the record grows old, and a mount that meets it does the same (rename_repairs.h). A
+// failure where a request got no answer is undone twice, the second time once the store carries that request out no
+// more: the destination stays hidden until then.
 //
 // A rename costs eleven round trips, one more for every 64 copies, four for every 8 that are large, and one for every
 // 1,000 names listed or 4,000 deleted.
@@ -69,6 +71,8 @@ struct DirectoryRenameSteps {
     // Called instead of `move_failures` if the record is lost by then: the mount that takes over moves the failures
     // that others know of.
     std::function<void()> leave_failures = [] {};
+    // Waits so long, while requests without an answer may still take effect.
+    std::function<void(Milliseconds)> wait = [](Milliseconds) {};
 };
 
 class DirectoryRename {
@@ -104,11 +108,15 @@ private:
     // Used instead if the record is lost: the marker shows whether another mount has shown the destination.
     Result<bool> look_at_destination();
     [[nodiscard]] Failure left_to_others(Error error) const;
-    Result<std::string> write_shown_marker(bool with_failures);
+    Result<PutResponse> write_shown_marker(bool with_failures);
+    // What a marker was written for: a request that may come late is noted.
+    Result<std::string> noted(Result<PutResponse> written);
     // Undoes the rename. Returns false if another mount may have taken it over before.
-    bool go_back();
+    bool go_back(const DirectoryRenameSteps& steps);
     // Undoes the rename when the record is lost: other mounts may be undoing it as well, or have done so.
-    Status go_back_when_lost();
+    Status go_back_when_lost(const DirectoryRenameSteps& steps);
+    // While the record is held.
+    Status undo(const DirectoryRenameSteps& steps);
     void remove_source();
     // The sources that still are the versions that were copied.
     Result<std::vector<RemoveRequest>> copied_sources(DeletePins pins);
@@ -134,6 +142,7 @@ private:
     std::string source_marker_;
     bool source_was_implied_ = false;
     std::string destination_marker_;
+    bool pending_may_come_again_ = false;
     // When the source was made; the epoch if it had no marker.
     WallTime source_made_{};
     // When the destination was made, if it is an empty directory that is replaced.

@@ -82,12 +82,12 @@ Status RenameRecord::write(MarkerState state, const Moment& began) {
     DirectoryMarker record = rename_;
     record.state = state;
     record.written = began.wall;
-    Result<std::string> written = write_marker(store_, record_key(record), record, etag_);
+    Result<PutResponse> written = write_marker(store_, record_key(record), record, etag_);
     if (!written) {
         taken_over_ = taken_over_ || is_lost_race(written.error());
         return failure(std::move(written.error()));
     }
-    etag_ = std::move(*written);
+    etag_ = std::move(written->etag);
     alive_ = began.steady.time_since_epoch().count();
     alive_by_wall_ = began.wall.time_since_epoch().count();
     return {};

@@ -211,7 +211,7 @@ Status remove_copied(ObjectStore& store, const std::string& directory, const Tre
 Status remove_marker(ObjectStore& store, const std::string& key, const StoredMarker& marker, bool keep_directory,
                      const MayGoOn& may_go_on) {
     if (keep_directory) {
-        const Result<std::string> shown = write_empty_marker(store, key, marker.etag, marker.made);
+        const Result<PutResponse> shown = write_empty_marker(store, key, marker.etag, marker.made);
         return shown ? Status{} : failure(shown.error());
     }
     RemoveRequest version(key, marker.etag);
@@ -253,6 +253,10 @@ Status undo(ObjectStore& store, const Clock& clock, const RenameFacts& known, co
     bool others_remain = false;
     if (Status cleared = clear_destination(store, facts, copies->objects, terms, others_remain); !cleared) {
         return cleared;
+    }
+    if (facts.own.may_come_late) {
+        // A copy that comes then is hidden.
+        return {};
     }
     return remove_marker(store, rename.destination, *copies->hidden_by,
                          others_remain || rename.replaces_empty_directory, terms.may_go_on);

@@ -36,7 +36,7 @@ Result<Fetched> fetch(ObjectStore& store, const std::string& key, std::uint64_t 
     return fetched;
 }
 
-Result<std::string> write(ObjectStore& store, const std::string& key, std::string body, const std::string& seen,
+Result<PutResponse> write(ObjectStore& store, const std::string& key, std::string body, const std::string& seen,
                           std::optional<WallTime> made) {
     PutRequest request;
     request.key = key;
@@ -55,10 +55,7 @@ Result<std::string> write(ObjectStore& store, const std::string& key, std::strin
         request.if_none_match = false;
         written = wait_for<PutResponse>([&](auto done) { store.put(request, done); });
     }
-    if (!written) {
-        return failure(std::move(written.error()));
-    }
-    return std::move(written->etag);
+    return written;
 }
 
 }  // namespace
@@ -91,14 +88,19 @@ Result<std::optional<std::vector<MovedName>>> read_names(ObjectStore& store, con
     return failure(fetched.error());
 }
 
-Result<std::string> write_marker(ObjectStore& store, const std::string& key, const DirectoryMarker& marker,
+Result<PutResponse> write_marker(ObjectStore& store, const std::string& key, const DirectoryMarker& marker,
                                  const std::string& seen, std::optional<WallTime> made) {
     return write(store, key, encode_marker(marker), seen, made);
 }
 
-Result<std::string> write_empty_marker(ObjectStore& store, const std::string& key, const std::string& seen,
+Result<PutResponse> write_empty_marker(ObjectStore& store, const std::string& key, const std::string& seen,
                                        std::optional<WallTime> made) {
     return write(store, key, {}, seen, made);
+}
+
+Result<PutResponse> write_unique_marker(ObjectStore& store, const std::string& key, const std::string& seen,
+                                        std::optional<WallTime> made) {
+    return write(store, key, random_uuid(), seen, made);
 }
 
 void write_names(ObjectStore& store, const std::string& key, const std::vector<MovedName>& names,

@@ -34,12 +34,15 @@ Result<StoredMarker> read_marker(ObjectStore& store, const Clock& clock, const s
 Result<std::optional<std::vector<MovedName>>> read_names(ObjectStore& store, const std::string& key);
 
 // `seen`: the ETag of what is replaced; empty: there must be nothing. ESTALE, EEXIST or ENOENT if something else is
-// there. Returns the new ETag. `made`: when the directory was made, if not now.
-Result<std::string> write_marker(ObjectStore& store, const std::string& key, const DirectoryMarker& marker,
+// there. `made`: when the directory was made, if not now.
+Result<PutResponse> write_marker(ObjectStore& store, const std::string& key, const DirectoryMarker& marker,
                                  const std::string& seen, std::optional<WallTime> made = std::nullopt);
 // As above, for the marker of an ordinary directory.
-Result<std::string> write_empty_marker(ObjectStore& store, const std::string& key, const std::string& seen,
+Result<PutResponse> write_empty_marker(ObjectStore& store, const std::string& key, const std::string& seen,
                                        std::optional<WallTime> made = std::nullopt);
+// As above, with an ETag of its own. All empty markers have the same one: a request that is late replaces any of them.
+Result<PutResponse> write_unique_marker(ObjectStore& store, const std::string& key, const std::string& seen,
+                                        std::optional<WallTime> made = std::nullopt);
 // Does not block.
 void write_names(ObjectStore& store, const std::string& key, const std::vector<MovedName>& names, StoreDone<void> done);
 

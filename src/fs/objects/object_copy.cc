@@ -29,8 +29,10 @@ constexpr int kMostFetches = 4;
 constexpr int kMostAnew = 3;
 
 Copied copied_as(const ObjectInfo& source, const PutResponse& response, const std::string& write_id) {
-    return {source.etag, ObjectVersion{response.etag, source.size, source.size, response.last_modified}, write_id,
-            write_id_of(source)};
+    Copied copied{source.etag, ObjectVersion{response.etag, source.size, source.size, response.last_modified}, write_id,
+                  write_id_of(source)};
+    copied.may_come_again = response.may_come_again;
+    return copied;
 }
 
 Result<std::vector<UploadedPart>> copy_parts(ObjectStore& store, const ObjectInfo& source, const UploadId& upload) {

@@ -58,6 +58,8 @@ Result<Copied> copy_object(ObjectStore& store, const std::string& source, const 
                            const CopyOptions& options);
 
 // As above, for a source whose description is known (from a listing). If it is large, what is copied may be a newer
+    // As in PutResponse.
+    bool may_come_again = false;
 // version.
 Result<Copied> copy_object(ObjectStore& store, const ObjectInfo& source, const std::string& destination,
                            const CopyOptions& options);

@@ -56,6 +56,10 @@ struct TreeCopy {
         const MutexLock lock(mutex);
         own.made[source.key] = std::move(copied);
     }
+    void note_late(bool may_come_late) {
+        const MutexLock lock(mutex);
+        own.may_come_late = own.may_come_late || may_come_late;
+    }
 };
 
 // Whether the version that was listed is gone.
@@ -129,6 +133,7 @@ void copy_by_request(TreeCopy& tree, const ObjectInfo& source, bool replace, con
     request.if_none_match = !replace;
     request.may_send = tree.may_go_on;
     tree.store.copy(std::move(request), [&tree, &source, replace, done](Result<PutResponse> response) {
+        tree.note_late(response ? response->may_come_again : response.error().outcome_unknown);
         if (response) {
             tree.note(source,
                       {source.etag, ObjectVersion{response->etag, source.size, source.size, response->last_modified}});
@@ -159,6 +164,7 @@ Status copy_one(TreeCopy& tree, const ObjectInfo& source) {
     // As in copy_by_request(). A request that is late would replace what is there, too.
     const CopyOptions options{!tree.has_copy(source), tree.may_go_on, tree.rename.rename_id};
     Result<Copied> copy = copy_object(tree.store, source, tree.destination(source), options);
+    tree.note_late(copy ? copy->may_come_again : copy.error().outcome_unknown);
     if (copy) {
         tree.note(source, std::move(*copy));
     } else if (!tree.may_go_on()) {

@@ -35,6 +35,8 @@ struct OwnCopies {
     bool none_begun = false;
     // Source keys whose new names hold, for certain, what another mount has saved there.
     std::set<std::string> saved_by_others = {};
+    // A request got no answer: the store may still carry it out.
+    bool may_come_late = false;
 };
 
 // Files called `last_names` are copied when all others are: a process may see single files of the destination, by what

@@ -13,6 +13,7 @@
 // Threads: rename() may be called from any thread; the work waits for the store on the blocking executor.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -118,6 +119,7 @@ private:
         REQUIRES(node_table);
 
     Status rename_directory(const Move& move);
+    void wait_for_late_requests(Milliseconds time);
     void leave_failures(const std::string& from, const std::string& to);
     void add_later_failures(const std::string& directory, std::vector<FailedRecord>& failures) const;
     void set_moving(Node& directory, bool moving);
@@ -133,6 +135,8 @@ private:
     FileCommits& commits_;
     FileFailures& failures_;
     CommitGate& gate_;
+    // Renames that wait for late requests.
+    std::atomic<int> waiting_ = 0;
 };
 
 }  // namespace ckptfs::fs

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Renames of directories: see fs/renames/renames.h.
+#include <chrono>
+#include <future>
+#include <memory>
 #include <set>
 #include <utility>
 
@@ -72,11 +75,29 @@ Status Renames::rename_directory(const Move& move) {
         return !failures.empty();
     };
     steps.leave_failures = [&] { leave_failures(from, move.new_key + "/"); };
+    steps.wait = [this](Milliseconds time) { wait_for_late_requests(time); };
     // Asked now, so that the answer is known when the source is removed.
     static_cast<void>(state_.deletes->honoured());
     Status renamed = rename.run(steps);
     set_moving(*move.node, false);
     return renamed;
+}
+
+// Takes a thread, of which other changes need some; the end of the mount does not wait for it.
+void Renames::wait_for_late_requests(Milliseconds time) {
+    constexpr int kMostWaiting = 4;
+    if (++waiting_ <= kMostWaiting) {
+        const auto over = std::make_shared<std::promise<void>>();
+        std::future<void> is_over = over->get_future();
+        state_.env.timer.after(time, [over] { over->set_value(); });
+        constexpr std::chrono::seconds kBetweenLooks{1};
+        for (auto left = time; left > Milliseconds(0) && !state_.draining; left -= kBetweenLooks) {
+            if (is_over.wait_for(kBetweenLooks) == std::future_status::ready) {
+                break;
+            }
+        }
+    }
+    --waiting_;
 }
 
 // Adds what has failed on this mount since `failures` were noted: other mounts must know of that, too, when they see

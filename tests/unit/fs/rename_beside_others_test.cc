@@ -63,10 +63,10 @@ TEST_P(HiddenSinceALookup, ADestinationIsNotWrittenOver) {
     other.source = "p/other/";
     other.destination = "p/new/";
     other.rename_id = "another";
-    const Result<std::string> hidden = write_marker(store, "p/new/", other, store.info("p/new/").etag);
+    const Result<PutResponse> hidden = write_marker(store, "p/new/", other, store.info("p/new/").etag);
     store.release(Operation::kList);
     EXPECT_EQ(errno_of(renamed.get()), EBUSY);
-    EXPECT_EQ(store.info("p/new/").etag, hidden.value());
+    EXPECT_EQ(store.info("p/new/").etag, hidden.value().etag);
 }
 
 INSTANTIATE_TEST_SUITE_P(Lists, HiddenSinceALookup, ::testing::Range(0, 4));

@@ -48,6 +48,30 @@ protected:
         // Until it has gone on to its end.
         blocking.reset();
     }
+    // By another mount, whose store leaves requests without an answer.
+    int rename_there() {
+        if (other_mount == nullptr) {
+            other_mount = make_mount("there", its_store);
+        }
+        return errno_of(answer<void>([&](auto reply) {
+            other_mount->rename(kRootNode, "old", kRootNode, "new", 0, Caller{kProcess, 0, 0}, reply);
+        }));
+    }
+    // As above; what was left without an answer takes effect before the rename returns. `destination`: meanwhile.
+    int rename_there_and_wait(const Tree& destination = std::nullopt) {
+        auto renamed = std::async(std::launch::async, [this] { return rename_there(); });
+        EXPECT_TRUE(eventually([this] { return timer.waiting(kLastRequests) == 1; }));
+        EXPECT_EQ(tree("old"), kWhole);
+        EXPECT_EQ(tree("new"), destination);
+        its_store.carry_out_late();
+        EXPECT_EQ(tree("new"), std::nullopt);
+        timer.run(kLastRequests);
+        const int failure = renamed.get();
+        EXPECT_EQ(only_record(), "");
+        EXPECT_EQ(tree("old"), kWhole);
+        EXPECT_EQ(tree("new"), destination);
+        return failure;
+    }
     // Nobody hears of the one that stands still.
     void repair_and_rename_again() {
         clock.advance(kRepairAfter);
@@ -178,6 +202,57 @@ TEST_F(RenameRepairsTest, TheLastRequestsOfADeadMountAreWaitedForFromItsDeathOn)
     EXPECT_TRUE(eventually([this] { return only_record().empty(); }));
     EXPECT_EQ(tree("old"), kWhole);
     EXPECT_EQ(tree("new"), std::nullopt);
+}
+
+TEST_F(RenameRepairsTest, ACopyThatTakesEffectAfterItsRenameFailedIsNotShown) {
+    its_store.delay_write("p/new/b", false);
+    EXPECT_EQ(rename_there_and_wait(), EIO);
+    EXPECT_EQ(store.keys(), kKeysOfOld);
+    EXPECT_EQ(rename_there(), 0);
+    EXPECT_EQ(tree("new"), kWhole);
+}
+
+TEST_F(RenameRepairsTest, AnAttemptOfACopyThatTakesEffectAfterItsRenameFailedIsNotShown) {
+    its_store.delay_write("p/new/b", true);
+    store.inject({Operation::kPut, "p/old/", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+    EXPECT_EQ(rename_there_and_wait(), EACCES);
+    EXPECT_EQ(store.keys(), kKeysOfOld);
+}
+
+TEST_F(RenameRepairsTest, AMarkerThatTakesEffectAfterItsRenameFailedHidesNothingForLong) {
+    its_store.delay_write("p/new/", false);
+    EXPECT_EQ(rename_there_and_wait(), EIO);
+    EXPECT_EQ(store.keys(), kKeysOfOld);
+    its_store.delay_write("p/old/", false);
+    EXPECT_EQ(rename_there_and_wait(), EIO);
+    EXPECT_EQ(store.keys(), kKeysOfOld);
+}
+
+// Nothing is deleted or moved of what others have saved there, under names that are in the source, too.
+TEST_F(RenameRepairsTest, AMarkerThatTakesEffectLateTakesNothingOfWhatIsInTheDestination) {
+    store.put_object("p/new/", "");
+    its_store.delay_write("p/new/", true);
+    const std::function<void()> save_once_hidden = [&] {
+        if (may_hide_directory(store.info("p/new/").size)) {
+            store.put_object("p/new/a", "of another mount");
+        } else {
+            its_store.before_list("p/new/", save_once_hidden);
+        }
+    };
+    its_store.before_list("p/new/", save_once_hidden);
+    EXPECT_EQ(rename_there_and_wait(std::set<std::string>{"a"}), ENOTEMPTY);
+    EXPECT_EQ(store.content("p/new/a"), "of another mount");
+}
+
+// All empty markers have one ETag.
+TEST_F(RenameRepairsTest, AnAttemptToHideADirectoryThatTakesEffectLateDoesNotHideWhatWasRenamedThere) {
+    store.put_object("p/new/", "");
+    its_store.delay_write("p/new/", true);
+    EXPECT_EQ(rename_there(), 0);
+    EXPECT_EQ(tree("new"), kWhole);
+    its_store.carry_out_late();
+    EXPECT_EQ(tree("new"), kWhole);
+    EXPECT_EQ(store.keys(), kKeysOfNew);
 }
 
 // Its journal was in the copy of a state directory.

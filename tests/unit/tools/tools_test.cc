@@ -186,6 +186,7 @@ TEST_F(Tools, VerifyNamesTheFirstDamagedFrameOfEveryObject) {
     }
     put("run2", mixed(1), *codec_of("none"));
     store_.put_object("run/dir/", "");
+    store_.put_object("run/renamed/", "01234567-89ab-cdef-0123-456789abcdef");
     EXPECT_EQ(verify("run").objects, 41U);
     EXPECT_TRUE(problems_.empty());
     for (const std::size_t frame : {std::size_t{51}, std::size_t{9}, std::size_t{10}}) {
