@@ -118,6 +118,8 @@ StillCounts CommitGate::counts_from_now() const {
 }
 
 Result<Copied> CommitGate::copy(const std::string& source, const std::string& destination, CopyOptions options) {
+    CopyMark mark;
+    options.mark = &mark;
     return publish<Copied>(destination, options.may_go_on, [&](StillCounts counts) {
         options.may_go_on = std::move(counts);
         return copy_object(state_.env.store, source, destination, options);

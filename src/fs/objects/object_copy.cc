@@ -204,13 +204,21 @@ Result<Copied> complete_copy(ObjectStore& store, const ObjectInfo& source, Compl
     return copied_as(source, *response, complete.write_id);
 }
 
-std::string new_write_id(const std::string& rename_id) {
-    return rename_id.empty() ? random_uuid() : rename_id + "." + random_uuid();
+std::string write_id_for(const ObjectInfo& source, const CopyOptions& options) {
+    CopyMark* const mark = options.mark;
+    if (mark != nullptr && !mark->write_id.empty() && mark->source_etag == source.etag) {
+        return mark->write_id;
+    }
+    const std::string id = options.rename_id.empty() ? random_uuid() : options.rename_id + "." + random_uuid();
+    if (mark != nullptr) {
+        *mark = {source.etag, id};
+    }
+    return id;
 }
 
 Result<Copied> copy_by_upload(ObjectStore& store, const ObjectInfo& source, const std::string& destination,
                               const CopyOptions& options, MakeParts& make_parts) {
-    const std::string write_id = new_write_id(options.rename_id);
+    const std::string write_id = write_id_for(source, options);
     const CreateUploadRequest create = describe_copy(source, destination, write_id);
     for (int begun_anew = 0;; ++begun_anew) {
         const Result<UploadId> upload = wait_for<UploadId>([&](auto done) { store.create_upload(create, done); });
@@ -256,7 +264,7 @@ Result<Copied> copy_by_request(ObjectStore& store, const ObjectInfo& source, con
     request.source_if_match = source.etag;
     request.if_none_match = options.no_replace;
     request.may_send = options.may_go_on;
-    const std::string write_id = options.no_replace ? new_write_id(options.rename_id) : "";
+    const std::string write_id = options.no_replace ? write_id_for(source, options) : "";
     if (options.no_replace) {
         // So that an attempt whose reply was lost is not mistaken for another client's file.
         request.description = source;

@@ -19,6 +19,14 @@
 
 namespace ckptfs::fs {
 
+// The mark of a copy that may replace nothing: its `ckptfs-write`, and the version that was copied with it. A caller
+// that may have to copy again keeps it, so that a copy whose reply was lost is recognised then; not if the source was
+// replaced since, of which that copy is none.
+struct CopyMark {
+    std::string source_etag;
+    std::string write_id;
+};
+
 struct CopyOptions {
     // Fails with EEXIST where the destination exists.
     bool no_replace = false;
@@ -27,6 +35,8 @@ struct CopyOptions {
     std::function<bool()> may_go_on = nullptr;
     // The ID of a directory's rename: a copy that gets a `ckptfs-write` of its own is marked there as made by it.
     std::string rename_id = {};
+    // Null: each copy has a mark of its own.
+    CopyMark* mark = nullptr;
     // The source as this mount last knew it: a small one is copied without a HEAD before. If the copy has the same
     // ETag, on S3 the MD5 of its bytes, it was this version.
     std::optional<ObjectInfo> known = std::nullopt;
@@ -48,6 +58,8 @@ struct Copied {
     std::string source_write_id = {};
     // Every part of it was pinned to the source's version.
     bool in_parts = false;
+    // As in PutResponse.
+    bool may_come_again = false;
 };
 
 // Whether `object` may be a copy of `source` made by a single request: it then has its source's `ckptfs-write`, which
@@ -58,8 +70,6 @@ Result<Copied> copy_object(ObjectStore& store, const std::string& source, const 
                            const CopyOptions& options);
 
 // As above, for a source whose description is known (from a listing). If it is large, what is copied may be a newer
-    // As in PutResponse.
-    bool may_come_again = false;
 // version.
 Result<Copied> copy_object(ObjectStore& store, const ObjectInfo& source, const std::string& destination,
                            const CopyOptions& options);

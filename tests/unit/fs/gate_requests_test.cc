@@ -3,6 +3,8 @@
 #include <linux/fs.h>
 
 #include <future>
+#include <string>
+#include <vector>
 
 #include "base/uuid.h"
 #include "ckptfs/bucket_layout.h"
@@ -187,6 +189,37 @@ TEST_F(GateRequestsTest, AMarkerThatIsRenamedAwayIsNotPublishedOverAFailedFile) 
     EXPECT_TRUE(rename(".metadata", "m", RENAME_NOREPLACE));
     EXPECT_TRUE(close(marker));
     EXPECT_EQ(store.keys(), std::vector<std::string>{"p/m"});
+}
+
+// By that, the store's client knows what an attempt without an answer has made.
+TEST_F(GateRequestsTest, AMarkerThatIsCopiedAgainWithANewPermitKeepsItsMarkWhileItsSourceDoes) {
+    HookedStore seen(store, [](int) { return Fate::kPasses; });
+    for (const bool is_replaced : {false, true}) {
+        other_mount.reset();
+        other_mount = make_mount("there", seen);
+        fs.swap(other_mount);
+        save("m.tmp", "metadata");
+        std::vector<std::string> marks;
+        seen.look_at_copies([&](const CopyRequest& copy) {
+            marks.push_back(copy.description->metadata.at(kWriteIdMetadata));
+            if (marks.size() > 1) {
+                return;
+            }
+            clock.advance(Milliseconds(61'000));
+            Error lost = store_error(EIO, "", 0);
+            lost.outcome_unknown = true;
+            store.inject({Operation::kCopy, "p/.metadata", lost, 0, 1, false});
+            if (is_replaced) {
+                store.put_object("p/m.tmp", "of another mount");
+            }
+        });
+        EXPECT_TRUE(rename("m.tmp", ".metadata", RENAME_NOREPLACE));
+        ASSERT_EQ(marks.size(), 2U);
+        EXPECT_EQ(marks[0] == marks[1], !is_replaced);
+        EXPECT_TRUE(unlink(".metadata"));
+        fs.swap(other_mount);
+    }
+    other_mount.reset();
 }
 
 TEST_F(GateRequestsTest, CredentialsThatHaveExpiredDoNotEndTheLookAtUploads) {
