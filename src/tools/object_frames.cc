@@ -118,6 +118,8 @@ Status RunReader::fetch_range(const OpenObject& from, std::uint64_t offset, Muta
     request.key = from.object.key;
     request.range = ByteRange{offset, target.size(), false};
     request.if_match = from.object.etag;
+    request.if_size = from.object.size;
+    request.if_modified = from.object.last_modified;
     request.on_body = [target, filled](ByteSpan bytes) {
         if (bytes.size() > target.size() - *filled) {
             return false;

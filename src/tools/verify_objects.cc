@@ -70,10 +70,11 @@ struct ObjectUnderCheck {
     bool removed = false;
 };
 
-// A read of a version fails with ESTALE whether it was removed or replaced.
+// A read of a version fails with ESTALE whether it was removed or replaced. A store that has lost an object's data may
+// answer that there is none, and still describe it.
 bool was_removed(ObjectStore& store, const std::string& key, const Error& error) {
-    if (error.errno_value != ESTALE) {
-        return error.errno_value == ENOENT;
+    if (error.errno_value != ESTALE && error.errno_value != ENOENT) {
+        return false;
     }
     const auto head = wait_for<ObjectInfo>([&](auto done) { store.head(key, std::move(done)); });
     return !head && head.error().errno_value == ENOENT;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <map>
@@ -270,6 +271,37 @@ TEST_F(Tools, VerifyPassesOverWhatIsRemovedMeanwhile) {
         EXPECT_EQ(totals.not_checked, replaced ? 1U : 0U) << answered;
         EXPECT_EQ(exit_code(totals), replaced ? 2 : 0) << answered;
     }
+}
+
+// Its data is lost, its description is not.
+TEST_F(Tools, VerifyTellsOfWhatTheStoreDescribesAndDoesNotReturn) {
+    put("run/file", mixed(2 * kFrameSize), *codec_);
+    for (const int reads : {0, 1}) {
+        store_.inject({Operation::kGet, "run/file", testing::store_error(ENOENT, "NoSuchKey", 404), reads, 100, false});
+        const VerifyTotals totals = verify("run/");
+        EXPECT_EQ(totals.not_checked, 1U) << reads;
+        EXPECT_EQ(exit_code(totals), 2) << reads;
+        store_.clear_faults();
+    }
+}
+
+// Some stores give no ETags: size and time are compared.
+TEST_F(Tools, EachFetchNamesTheVersionThatWasOpened) {
+    seen_ = &hooked_;
+    put("file", mixed(40 * kFrameSize), *codec_of("none"));
+    std::atomic<int> fetches = 0;
+    std::atomic<int> named = 0;
+    hooked_.look_at_gets([&, seen = store_.info("file")](const GetRequest& request) {
+        if (!request.range->suffix) {
+            ++fetches;
+            named += request.if_size == seen.size && request.if_modified == seen.last_modified ? 1 : 0;
+        }
+    });
+    Status result;
+    cat("file", result);
+    EXPECT_TRUE(result);
+    EXPECT_GT(fetches, 1);
+    EXPECT_EQ(named, fetches);
 }
 
 TEST_F(Tools, ReportsHoldNoControlCharacters) {
