@@ -14,6 +14,8 @@ namespace {
 
 // Without another buffer. Longer than it takes to evict a block, or to write one to the disk.
 constexpr Milliseconds kGiveBackAfter{200};
+// While commits have all that they may have.
+constexpr Milliseconds kTryAgainAfter{20};
 
 Failure missing_file(const HeldChange& held, const BodyPiece& piece) {
     return failure(EIO, format("{}: body file {} is missing", escaped(held.key()), piece.file));
@@ -188,6 +190,14 @@ void PieceLoader::take_buffers(std::shared_ptr<Load> load) {
 // As one that waits, so that the pool asks those that can free some: readers and writers keep what they are not asked
 // for. What is held meanwhile is given back after a while: another commit that has the rest may wait for it.
 void PieceLoader::wait_for_buffer(const std::shared_ptr<Load>& load, std::vector<Buffer> held) {
+    const PoolUsage usage = pool_.usage();
+    constexpr auto kUse = static_cast<std::size_t>(MemoryUse::kCommit);
+    if (usage.in_use[kUse] >= usage.cap[kUse]) {
+        // Only commits can free some. For one that waits, writers would put their data on the disk.
+        held.clear();
+        timer_.after(kTryAgainAfter, [this, load] { disk_.post([this, load] { take_buffers(load); }); });
+        return;
+    }
     load->keep(std::move(held));
     // Not on the timer's thread: who gets them may go on there.
     const Timer::Id watch =

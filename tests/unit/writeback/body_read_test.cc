@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -50,6 +51,28 @@ TEST_F(WritebackTest, WhatIsSentGetsItsMemoryFromThoseThatKeepIt) {
     made.unsent().start();
     made.wait_until_sent();
     EXPECT_EQ(store.content("a"), content);
+}
+
+// Of those that wait, writers are asked to put their data on the disk.
+TEST_F(WritebackTest, WhatOnlyTheEndOfARequestFreesIsAskedOfNoOther) {
+    const auto memory = std::move(*MemoryPool::create(small_memory(6), nullptr, nullptr));
+    std::atomic<int> asked = 0;
+    memory->add_pressure_listener([&](MemoryUse) {
+        ++asked;
+        return false;
+    });
+    FakeStore store{5};
+    WritebackMount made(store, *memory, directory(), std::uint64_t{1} << 40);
+    for (const char* name : {"a", "b", "c"}) {
+        ASSERT_TRUE(made.put(name, std::string(3 << 20, 'x')));
+    }
+    store.hold(Operation::kPut);
+    made.unsent().start();
+    ASSERT_TRUE(store.wait_until_held(Operation::kPut, 2));
+    store.release(Operation::kPut);
+    made.wait_until_sent();
+    EXPECT_EQ(asked, 0);
+    EXPECT_TRUE(store.exists("c"));
 }
 
 // The mount before had more.
