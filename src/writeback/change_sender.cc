@@ -237,20 +237,36 @@ void remove_now(const SendEnvironment& environment, const std::shared_ptr<const 
     });
 }
 
-// `told`: as HEAD or GET told it. Some stores tell it with a listing only. Empty if there is none.
-void complete_etag(ObjectStore& store, const std::string& key, const std::string& told, StoreDone<std::string> done) {
-    if (!told.empty()) {
-        done(told);
+bool is_same_object(const ObjectInfo& one, const ObjectInfo& other) {
+    return one.etag == other.etag && one.size == other.size && one.last_modified == other.last_modified &&
+           write_id_of(one) == write_id_of(other);
+}
+
+// `told`: as HEAD or GET told it. Some stores tell the ETag with a listing only: it is that of the same version if HEAD
+// tells the same before and after. Empty if another one, or none, has taken its place.
+void complete_etag(ObjectStore& store, const std::string& key, const ObjectInfo& told, StoreDone<std::string> done) {
+    if (!told.etag.empty()) {
+        done(told.etag);
         return;
     }
     ListRequest request;
     request.prefix = key;
     request.max_keys = 1;
-    store.list(request, [key, done = std::move(done)](const Result<ListResponse>& page) {
-        done(page.map([&key](const ListResponse& listed) {
-            const bool is_there = !listed.objects.empty() && listed.objects.front().key == key;
-            return is_there ? listed.objects.front().etag : std::string();
-        }));
+    store.list(request, [&store, key, told, done = std::move(done)](const Result<ListResponse>& page) {
+        if (!page) {
+            done(failure(page.error()));
+            return;
+        }
+        const bool is_listed = !page->objects.empty() && page->objects.front().key == key;
+        const std::string etag = is_listed ? page->objects.front().etag : "";
+        store.head(key, [told, etag, done](const Result<ObjectInfo>& again) {
+            const bool is_gone = !again && again.error().errno_value == ENOENT;
+            if (!again && !is_gone) {
+                done(failure(again.error()));
+                return;
+            }
+            done(is_gone || !is_same_object(*again, told) ? std::string() : etag);
+        });
     });
 }
 
@@ -258,7 +274,7 @@ void complete_etag(ObjectStore& store, const std::string& key, const std::string
 void find_etag(ObjectStore& store, const std::string& key, StoreDone<std::string> done) {
     store.head(key, [&store, key, done = std::move(done)](const Result<ObjectInfo>& object) {
         if (object) {
-            complete_etag(store, key, object->etag, done);
+            complete_etag(store, key, *object, done);
         } else if (object.error().errno_value == ENOENT) {
             done(std::string());
         } else {
@@ -327,7 +343,7 @@ void compare_bytes(const SendEnvironment& environment, const std::shared_ptr<con
     store.get(std::move(request), [&store, held, bytes, done = std::move(done)](const Result<GetResponse>& got) {
         const std::string own = held->body.pieces.empty() ? "" : held->body.pieces.front().bytes;
         if (got && *bytes == own) {
-            complete_etag(store, held->key(), got->object.etag, giving_made(done));
+            complete_etag(store, held->key(), got->object, giving_made(done));
         } else if (got || got.error().errno_value == ENOENT || got.error().errno_value == ECANCELED) {
             done(std::optional<std::string>());
         } else {
@@ -360,7 +376,7 @@ void find_made(const SendEnvironment& environment, const std::shared_ptr<const H
     ObjectStore& store = environment.store;
     store.head(held->key(), [&store, held, done = std::move(done)](const Result<ObjectInfo>& there) {
         if (there && is_made(held->change, *there)) {
-            complete_etag(store, held->key(), there->etag, giving_made(done));
+            complete_etag(store, held->key(), *there, giving_made(done));
         } else if (there || there.error().errno_value == ENOENT) {
             done(std::optional<std::string>());
         } else {

@@ -343,7 +343,8 @@ Status UnsentChanges::conditions_hold(const UnsentChange& change) const {
             return another_version(piece.key);
         }
     }
-    return {};
+    // The next mount would not know, and wait for what it is made of.
+    return is_made_of_lost(change) ? another_version(change.object.key) : Status();
 }
 
 void UnsentChanges::tell_acknowledged(const HeldPtr& held) const {
@@ -372,6 +373,7 @@ void UnsentChanges::appended(const Waiting& waiting, const Status& written) {
             superseded = take_superseded();
         } else {
             overlay_.drop(*held, order_.last_of(held->key(), held->change.number));
+    bool is_lost = false;
             --unsent_;
             unsent_bytes_ -= bytes_on_disk(held->change);
         }
@@ -384,6 +386,8 @@ void UnsentChanges::appended(const Waiting& waiting, const Status& written) {
     }
     give_up_superseded(superseded);
     if (written) {
+            // Since it was handed to the log.
+            is_lost = is_made_of_lost(held->change) && order_.take(held->change.number);
         acknowledged_anew(*held);
         if (held->removes() && is_hidden(held->key())) {
             environment_.note_hidden(held->key(), false);
@@ -405,6 +409,9 @@ void UnsentChanges::admit_waiting() {
             waiting_.pop_front();
         }
         append(std::move(next));
+    if (is_lost) {
+        lose(held, another_version(held->key()).value());
+    }
     }
 }
 

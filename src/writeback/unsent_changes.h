@@ -296,7 +296,7 @@ private:
     // `why`: what to say of what was made of it.
     void lose(const HeldPtr& held, const Error& why) EXCLUDES(mutex_);
     void note_lost(const HeldChange& held) REQUIRES(mutex_);
-    [[nodiscard]] bool is_made_of_lost(const UnsentChange& change) const EXCLUDES(mutex_);
+    [[nodiscard]] bool is_made_of_lost(const UnsentChange& change) const REQUIRES(mutex_);
     void give_up_superseded(const std::vector<HeldPtr>& superseded);
     // These report to the environment what was lost, acknowledged or resolved.
     void tell_lost(const std::string& key, const Error& why) const;

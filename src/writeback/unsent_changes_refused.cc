@@ -54,7 +54,6 @@ void UnsentChanges::note_lost(const HeldChange& held) {
 }
 
 bool UnsentChanges::is_made_of_lost(const UnsentChange& change) const {
-    const MutexLock lock(mutex_);
     return std::any_of(lost_.begin(), lost_.end(),
                        [&](const auto& version) { return is_made_of(change, version.first, version.second); });
 }

@@ -202,12 +202,15 @@ void UnsentChanges::make(const HeldPtr& held, const HeldPtr& to_send) {
 
 void UnsentChanges::ended(const HeldPtr& held, const Result<std::string>& etag) {
     const UnsentChange& change = held->change;
-    if (!etag && is_refused(change, etag.error()) && (is_made_by_another(change) || is_made_of_lost(change))) {
+    const bool is_of_lost = [&] {
+        const MutexLock lock(mutex_);
+        return is_made_of_lost(change);
+    }();
+    if (!etag && is_refused(change, etag.error()) && (is_made_by_another(change) || is_of_lost)) {
         Error why = etag.error();
         why.message = (is_made_by_another(change) ? "another client has made this name first: "
                                                   : "what it was made of is not there: ") +
                       why.message;
-        tell_name_lost(*held, why);
         lose(held, why);
         step_ended();
         return;
@@ -219,7 +222,8 @@ void UnsentChanges::ended(const HeldPtr& held, const Result<std::string>& etag) 
     }
     SentChange sent_change;
     sent_change.number = change.number;
-    if (!held->removes()) {
+    // Without an ETag nothing names the version: a removal would take any.
+    if (!held->removes() && !etag->empty()) {
         sent_change.key = change.object.key;
         sent_change.acknowledged_etag = change.object.etag;
         sent_change.etag = *etag;
@@ -243,8 +247,8 @@ void UnsentChanges::tell_name_lost(const HeldChange& held, const Error& why) con
     }
 }
 
-// With what was made of it here, as by a rename: that has no source any more. What is being acknowledged is lost as it
-// is sent.
+// With what was made of it here, as by a rename: that has no source any more. What is being acknowledged is lost once
+// it is.
 void UnsentChanges::lose(const HeldPtr& held, const Error& error) {
     std::vector<HeldPtr> made;
     {
@@ -255,6 +259,7 @@ void UnsentChanges::lose(const HeldPtr& held, const Error& error) {
         note_lost(*held);
         std::for_each(made.begin(), made.end(), [this](const HeldPtr& each) REQUIRES(mutex_) { note_lost(*each); });
     }
+    tell_name_lost(*held, error);
     Error why = error;
     why.message = held->key() + ", of which it was made, is not there: " + error.message;
     // The last first, so that none is left without its source if the mount is killed in between.
