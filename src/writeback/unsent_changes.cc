@@ -4,10 +4,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <set>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "base/text.h"
 #include "ckptfs/log.h"
+#include "writeback/disk_id.h"
 #include "writeback/store_rules.h"
 
 namespace ckptfs {
@@ -20,6 +24,18 @@ bool names_file(const UnsentChange& change, std::uint64_t number) {
     return std::any_of(change.body.begin(), change.body.end(), [number](const BodyPiece& piece) {
         return piece.place == BodyPiece::Place::kFile && piece.file == number;
     });
+}
+
+bool is_any_unsent(const std::vector<LogEntry>& entries) {
+    std::set<std::uint64_t> unsent;
+    for (const LogEntry& entry : entries) {
+        if (const auto* const change = std::get_if<UnsentChange>(&entry)) {
+            unsent.insert(change->number);
+        } else {
+            unsent.erase(std::get<SentChange>(entry).number);
+        }
+    }
+    return !unsent.empty();
 }
 
 }  // namespace
@@ -38,7 +54,8 @@ Result<std::unique_ptr<UnsentChanges>> UnsentChanges::open(const WritebackEnviro
     }
     changes->log_ = std::move(opened->log);
     if (environment.announced_as) {
-        Result<std::string> id = disk_id(environment.directory, environment.host, !opened->entries.empty());
+        Result<std::string> id =
+            disk_id(environment.directory, {environment.host, this_boot()}, is_any_unsent(opened->entries));
         if (!id) {
             return failure(std::move(id.error()));
         }
@@ -358,6 +375,7 @@ void UnsentChanges::appended(const Waiting& waiting, const Status& written) {
     if (written) {
         tell_acknowledged(held);
     }
+    bool is_lost = false;
     std::vector<HeldPtr> superseded;
     const bool is_way_out_elsewhere =
         written && environment_.is_way_out_elsewhere && environment_.is_way_out_elsewhere(held->key());
@@ -370,10 +388,11 @@ void UnsentChanges::appended(const Waiting& waiting, const Status& written) {
         if (written) {
             last_acknowledged_ = held->change.number;
             order_.add(held);
+            // Since it was handed to the log.
+            is_lost = is_made_of_lost(held->change) && order_.take(held->change.number);
             superseded = take_superseded();
         } else {
             overlay_.drop(*held, order_.last_of(held->key(), held->change.number));
-    bool is_lost = false;
             --unsent_;
             unsent_bytes_ -= bytes_on_disk(held->change);
         }
@@ -386,14 +405,15 @@ void UnsentChanges::appended(const Waiting& waiting, const Status& written) {
     }
     give_up_superseded(superseded);
     if (written) {
-            // Since it was handed to the log.
-            is_lost = is_made_of_lost(held->change) && order_.take(held->change.number);
         acknowledged_anew(*held);
         if (held->removes() && is_hidden(held->key())) {
             environment_.note_hidden(held->key(), false);
         }
     }
     waiting.done(written);
+    if (is_lost) {
+        lose(held, another_version(held->key()).value());
+    }
     step_ended();
 }
 
@@ -409,9 +429,6 @@ void UnsentChanges::admit_waiting() {
             waiting_.pop_front();
         }
         append(std::move(next));
-    if (is_lost) {
-        lose(held, another_version(held->key()).value());
-    }
     }
 }
 

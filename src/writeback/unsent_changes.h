@@ -242,9 +242,6 @@ private:
     };
 
     explicit UnsentChanges(const WritebackEnvironment& environment);
-    // The ID by which other mounts know the disk. It is made anew on another host, because the disk may be a copy of
-    // one that is in use there; not if something was left, which is known by the ID.
-    static Result<std::string> disk_id(const std::string& directory, const std::string& host, bool is_left);
     [[nodiscard]] bool is_hidden(const std::string& key) const;
     // The file to announce for a change; empty if other mounts need not be told of it.
     [[nodiscard]] std::string announced_as(const UnsentChange& change) const;

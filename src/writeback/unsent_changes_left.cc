@@ -1,54 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // What earlier mounts have left on the disk.
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <map>
-#include <optional>
 #include <set>
 #include <system_error>
 #include <utility>
 #include <variant>
 
-#include "base/file_descriptor.h"
 #include "base/text.h"
-#include "base/text_file.h"
-#include "base/uuid.h"
 #include "ckptfs/log.h"
 #include "writeback/unsent_changes.h"
 
 namespace ckptfs {
-
-Result<std::string> UnsentChanges::disk_id(const std::string& directory, const std::string& host, bool is_left) {
-    const std::string path = directory + "/id";
-    // The ID and, behind a newline, the host.
-    const std::string there = read_text_file(AT_FDCWD, path.c_str()).value_or("");
-    std::string id = there.substr(0, there.find('\n'));
-    const bool is_of_another_host = id.size() < there.size() && there.substr(id.size() + 1) != host;
-    const bool is_kept = is_uuid(id) && (is_left || !is_of_another_host);
-    if (is_kept && (is_of_another_host || id.size() < there.size())) {
-        return id;
-    }
-    id = is_kept ? id : random_uuid();
-    const std::string made = path + ".new";
-    const FileDescriptor file(::open(made.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-    const FileDescriptor place(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!file || !place || !write_text(file.get(), format("{}\n{}", id, host)) || ::fsync(file.get()) != 0 ||
-        ::rename(made.c_str(), path.c_str()) != 0 || ::fsync(place.get()) != 0) {
-        Error why = failure(errno, format("cannot write {}: {}", escaped(path), std::strerror(errno))).value();
-        if (!is_kept) {
-            return failure(std::move(why));
-        }
-        // A disk that is full: what is sent makes room.
-        log_warning(why.message);
-    }
-    return id;
-}
 
 void UnsentChanges::take_over(std::vector<LogEntry> entries, WallTime last_sent) {
     std::map<std::uint64_t, UnsentChange> unsent;
