@@ -9,6 +9,7 @@ import textwrap
 
 import filelock
 import pytest
+from harness.programs import wait_until
 
 # Each takes the lock and, while it has it, makes a directory that it finds taken where another has it, too.
 TAKE = """
@@ -177,6 +178,20 @@ def test_who_truncates_is_not_harmed_by_the_death_of_another_that_only_truncated
         other.communicate()
         assert simulator.content(prefix + "file") == b"earlier"
     assert simulator.content(prefix + "file") == b""
+
+
+def test_the_last_of_those_that_truncated_it_is_killed_where_the_others_are_gone(mount, simulator, prefix):
+    made = mount()
+    (made / "file").write_bytes(b"earlier")
+    with open(made / "file", "wb") as file:
+        child = subprocess.Popen(["sleep", "1000"], stdout=file)
+    other = waiter(made / "file")
+    for each in (child, other):
+        each.kill()
+        each.communicate()
+    wait_until(lambda: "its writer was killed" in made.log(), "the version to be given up")
+    assert simulator.content(prefix + "file") == b"earlier"
+    assert simulator.failed_files(prefix) == ["file"]
 
 
 RENAMES_AND_READS = """

@@ -18,19 +18,17 @@ bool is_exiting_unseen(const CloseFacts& facts) {
     return !facts.closing_process || facts.exit_state == ExitState::kUnknown;
 }
 
-// Whether /proc shows too little: not how the process ends, or, of a running process, not which descriptors it holds.
-bool is_blind(const CloseFacts& facts) {
-    return is_exiting_unseen(facts) || (facts.exit_state == ExitState::kRunning && !facts.descriptors_left);
-}
-
 CloseDecision decide_killed(const CloseFacts& facts, bool is_sure) {
     // The death of a process that only holds the file matters only if it was the last holder: it might have completed
     // what others wrote.
     if (!facts.version.answers_for_it && (facts.held_elsewhere || !facts.version.unsaved)) {
         return {CloseAction::kWait};
     }
+    // Those others may be gone without a FLUSH that told so. Of an unseen process it is not known who holds the file,
+    // nor whether it has closed it.
+    const bool is_held = facts.held_elsewhere || !is_sure || facts.version.unseen_made;
     const bool is_undone = facts.version.only_truncated_again && facts.held_elsewhere;
-    if (is_undone || (facts.version.made && facts.version.others_made && !facts.version.written)) {
+    if (is_undone || (facts.version.made && facts.version.others_made && !facts.version.written && is_held)) {
         return {CloseAction::kGiveWay};
     }
     if (is_kept_when_killed(facts.version, facts.has_log_name)) {
@@ -73,6 +71,10 @@ bool asks_who_inherited_it(const CloseFacts& facts) {
            !version.unseen_wrote && !version.left_by_killed_writer;
 }
 
+bool closes_unseen(const CloseFacts& facts) {
+    return is_exiting_unseen(facts) || (facts.exit_state == ExitState::kRunning && !facts.descriptors_left);
+}
+
 CloseDecision decide_close(const CloseFacts& facts) {
     if (is_killed(facts)) {
         return decide_killed(facts, true);
@@ -87,7 +89,7 @@ CloseDecision decide_close(const CloseFacts& facts) {
     if (is_exiting_unseen(facts) && facts.interrupted) {
         return decide_killed(facts, false);
     }
-    if (is_blind(facts)) {
+    if (closes_unseen(facts)) {
         return {version.wrote ? CloseAction::kCommit : CloseAction::kWait};
     }
     const bool is_opener = *facts.closing_process == facts.opener;
@@ -104,8 +106,10 @@ CloseDecision decide_close(const CloseFacts& facts) {
 
 ReleaseAction decide_release(const VersionState& version, bool is_disowned, ExitState opener) {
     const bool is_cut_short = version.mapped && (opener == ExitState::kKilledBySignal || opener == ExitState::kUnknown);
-    const bool is_lost =
-        version.left_by_killed_writer || version.unseen_wrote || is_cut_short || (is_disowned && !version.written);
+    const bool is_lost = version.left_by_killed_writer || version.unseen_wrote || is_cut_short ||
+                         (is_disowned && !version.written) ||
+                         // Those that it gave way to were about to close the file, and have not.
+                         version.gave_way;
     return is_lost ? ReleaseAction::kAbort : ReleaseAction::kCommit;
 }
 

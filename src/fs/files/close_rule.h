@@ -48,8 +48,8 @@ enum class CloseAction : std::uint8_t {
     // Not the end of writing, or not known to be: the close succeeds unless `is_lost`, and the last RELEASE decides
     // about what is left.
     kWait,
-    // The process was killed before anything was written. Either another process truncated the file, too, and answers
-    // for it, or all was saved before this one truncated it and others hold it.
+    // The process was killed before anything was written, and others hold the file. Either another process truncated
+    // it, too, and answers for it, or all was saved before this one truncated it.
     kGiveWay,
     // The writer was killed in the middle, but others hold the file and may write on.
     kLeave,
@@ -75,6 +75,9 @@ struct CloseDecision {
 [[nodiscard]] bool asks_who_is_at_work(const CloseFacts& facts);
 
 [[nodiscard]] CloseDecision decide_close(const CloseFacts& facts);
+
+// Whether /proc shows too little: not how the process ends, or, of a running process, not which descriptors it holds.
+[[nodiscard]] bool closes_unseen(const CloseFacts& facts);
 
 enum class ReleaseAction : std::uint8_t { kCommit, kAbort };
 

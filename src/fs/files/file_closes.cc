@@ -240,6 +240,9 @@ void FileCloses::decide_and_close(const std::shared_ptr<Closing>& closing) {
     if (must_look_again(closing, facts, decision)) {
         return;
     }
+    if (decision.action == CloseAction::kWait && facts.version.made && closes_unseen(facts)) {
+        handle->version->fate.closed_unseen(process);
+    }
     const Reply<void> reply = std::move(closing->reply);
     const auto settle = [&handle, &closing] {
         handle->version->closes.end();
@@ -394,6 +397,9 @@ void FileCloses::release_writer(const HandlePtr& handle, const Reply<void>& repl
     } else if (handle->is_cut_off) {
         release_cut_off(handle, reply);
     } else if (FileCommits::decide_last_release(*handle) == ReleaseAction::kAbort) {
+    if (handle->is_disowned && !last_writer) {
+        handle->version->fate.disowned(handle->opener);
+    }
         failures_.abort_killed(*handle, [finish] { finish({}); });
     } else {
         commits_.commit_in_order(handle->node, writer, CommitReason::kRelease, finish);

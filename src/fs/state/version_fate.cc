@@ -16,6 +16,7 @@ void VersionFate::made(pid_t opener) {
     const MutexLock lock(mutex_);
     makers_ = {{opener, generation_}};
     begun_ = changed_inside_ = generation_;
+    gave_way_ = false;
 }
 
 void VersionFate::truncated_again(pid_t opener) {
@@ -33,6 +34,7 @@ void VersionFate::truncated_again(pid_t opener) {
     }
     makers_.push_back({opener, generation_});
     changed_inside_ = generation_;
+    gave_way_ = false;
 }
 
 bool VersionFate::gives_way(pid_t process) {
@@ -41,7 +43,25 @@ bool VersionFate::gives_way(pid_t process) {
         return false;
     }
     std::erase_if(makers_, [&](const Maker& maker) { return maker.opener == process; });
+    gave_way_ = true;
     return true;
+}
+
+void VersionFate::closed_unseen(pid_t process) {
+    const MutexLock lock(mutex_);
+    for (Maker& maker : makers_) {
+        maker.opener = maker.opener == process ? kUnseenProcess : maker.opener;
+    }
+}
+
+void VersionFate::disowned(pid_t process) {
+    const MutexLock lock(mutex_);
+    if (is_written() || !is_made(process)) {
+        return;
+    }
+    left_ = left_ || (!is_made_by_others(process) && is_unsaved(begun_));
+    gave_way_ = true;
+    std::erase_if(makers_, [&](const Maker& maker) { return maker.opener == process; });
 }
 
 void VersionFate::resized(pid_t opener) {
@@ -101,7 +121,7 @@ bool VersionFate::committed(Generation begun) {
     // What came after the commit began may be in it, too.
     const bool only_appended = !is_unsaved(changed_inside_);
     first_unsaved_ = std::max(first_unsaved_, begun);
-    was_told_ = false;
+    was_told_ = gave_way_ = false;
     return only_appended;
 }
 
@@ -223,6 +243,8 @@ VersionState VersionFate::state(pid_t process, pid_t opener) const {
     state.others_made = is_made_by_others(process);
     state.only_truncated_again = state.made && !state.written && !is_unsaved(begun_);
     state.unsaved = state.written || state.made || state.others_made;
+    state.unseen_made = is_made(kUnseenProcess);
+    state.gave_way = gave_way_ && state.unsaved && !state.written && !state.unseen_made;
     state.answers_for_it = !is_counted(process) && (state.wrote || answers(process, state.unsaved));
     state.only_appended = !writers_.empty() && !is_unsaved(written_inside_);
     state.left_by_killed_writer = left_;

@@ -53,10 +53,13 @@ struct VersionState {
     bool wrote = false;
     // The process made the file, or truncated it while it was empty, and no commit has followed.
     bool made = false;
-    // Another process made or truncated it so.
+    // Another process made or truncated it so; `unseen_made`: one that /proc does not show, nor how it ends.
     bool others_made = false;
+    bool unseen_made = false;
     // The process truncated a file that was empty and saved: nothing else is unsaved.
     bool only_truncated_again = false;
+    // Nothing was written yet, and one of several that truncated the file was killed. The others are seen to end.
+    bool gave_way = false;
     // The death of the process leaves the version half.
     bool answers_for_it = false;
     // All unsaved writes were at the end of the file.
@@ -91,6 +94,12 @@ public:
     // A process is being killed that `made` the version, as did others who answer for it now, or that only truncated it
     // again: it counts as if it had not. Returns false, and changes nothing, if that no longer holds.
     [[nodiscard]] bool gives_way(pid_t process);
+    // A process that `made` the version has closed it, and /proc does not tell whether for good: it counts as one that
+    // is not seen, whose close publishes nothing and is not the last word.
+    void closed_unseen(pid_t process);
+    // A process was killed in an open(2) that `made` the version or truncated it again, and no FLUSH tells of its
+    // death: it counts as if it had not; if no other answers for the version, its death leaves it.
+    void disowned(pid_t process);
     // Notes a change to another size by truncate(2) or ftruncate(2): the process is at work on the version, as one that
     // wrote.
     void resized(pid_t opener);
@@ -165,6 +174,8 @@ private:
     std::optional<Generation> written_inside_ GUARDED_BY(mutex_);
     bool left_ GUARDED_BY(mutex_) = false;
     bool was_told_ GUARDED_BY(mutex_) = false;
+    // Since the file was last truncated.
+    bool gave_way_ GUARDED_BY(mutex_) = false;
     // Killed processes whose death has left the version.
     std::vector<pid_t> counted_ GUARDED_BY(mutex_);
 };

@@ -133,7 +133,10 @@ TEST(CloseRule, AKilledOneOfThoseThatOnlyTruncatedGivesWayToTheOthers) {
     facts.version.written = facts.version.wrote = false;
     facts.version.made = facts.version.others_made = true;
     const CloseDecision gives_way{CloseAction::kGiveWay, false};
-    EXPECT_EQ(decide_close(facts), gives_way);
+    EXPECT_EQ(decide_close(facts), kAborts) << "the others are gone";
+    facts.version.unseen_made = true;
+    EXPECT_EQ(decide_close(facts), gives_way) << "one has closed it, maybe";
+    facts.version.unseen_made = false;
     facts.held_elsewhere = true;
     EXPECT_EQ(decide_close(facts), gives_way);
     facts.version.written = true;
@@ -220,6 +223,9 @@ TEST(CloseRule, WhoIsKilledInItsOpenPublishesNothing) {
     made.unsaved = made.made = true;
     EXPECT_EQ(decide_release(made, true), ReleaseAction::kAbort);
     EXPECT_EQ(decide_release(made, false), ReleaseAction::kCommit);
+    VersionState gave_way = made;
+    gave_way.gave_way = true;
+    EXPECT_EQ(decide_release(gave_way), ReleaseAction::kAbort);
     // What others wrote and closed is theirs.
     made.written = true;
     EXPECT_EQ(decide_release(made, true), ReleaseAction::kCommit);

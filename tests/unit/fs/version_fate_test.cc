@@ -46,8 +46,11 @@ TEST(VersionFate, OfThoseThatTruncatedItEachAnswersForIt) {
     EXPECT_TRUE(fate.gives_way(kParent));
     EXPECT_FALSE(fate.state(kParent, kParent).answers_for_it);
     EXPECT_FALSE(fate.state(kOther, kOther).others_made);
+    EXPECT_TRUE(fate.state(kUnseenProcess, kOther).gave_way) << "no other has closed it";
+    EXPECT_FALSE(fate.state(kUnseenProcess, kOther).unseen_made);
     EXPECT_FALSE(fate.gives_way(kOther)) << "the only one left";
     fate.truncated_again(kParent);
+    EXPECT_FALSE(fate.state(kUnseenProcess, kOther).gave_way);
     fate.wrote(kOther, kOther, kInside);
     EXPECT_FALSE(fate.gives_way(kParent)) << "bytes may be lost";
     const VersionFate::Generation begun = fate.commit_begins();
@@ -55,6 +58,48 @@ TEST(VersionFate, OfThoseThatTruncatedItEachAnswersForIt) {
     static_cast<void>(fate.committed(begun));
     EXPECT_FALSE(fate.state(kParent, kParent).made);
     EXPECT_TRUE(fate.state(kChild, kChild).made) << "while the commit was under way";
+}
+
+TEST(VersionFate, WhoWasKilledInItsOpenAnswersForNothing) {
+    VersionFate fate;
+    fate.made(kParent);
+    fate.truncated_again(kOther);
+    fate.disowned(kOther);
+    EXPECT_FALSE(fate.state(kParent, kParent).others_made || fate.left_by_killed_writer());
+    fate.leave_by_killed_writer(kParent);
+    fate.truncated_again(kOther);
+    EXPECT_FALSE(fate.left_by_killed_writer());
+    fate.disowned(kOther);
+    EXPECT_TRUE(fate.left_by_killed_writer()) << "no other vouches for it";
+    fate.wrote(kChild, kParent, kInside);
+    fate.truncated_again(kOther);
+    fate.disowned(kOther);
+    EXPECT_FALSE(fate.left_by_killed_writer()) << "what was written since is whole";
+}
+
+TEST(VersionFate, AnUnseenProcessThatTruncatedItMayHaveClosedIt) {
+    VersionFate fate;
+    fate.made(kUnseenProcess);
+    fate.truncated_again(kOther);
+    EXPECT_TRUE(fate.gives_way(kOther));
+    const VersionState state = fate.state(kUnseenProcess, kUnseenProcess);
+    EXPECT_TRUE(state.unseen_made);
+    EXPECT_FALSE(state.gave_way);
+    fate.made(kParent);
+    fate.truncated_again(kOther);
+    fate.closed_unseen(kParent);
+    EXPECT_TRUE(fate.gives_way(kOther));
+    EXPECT_TRUE(fate.state(kOther, kOther).unseen_made);
+    EXPECT_FALSE(fate.state(kOther, kOther).gave_way);
+}
+
+TEST(VersionFate, WhoWasKilledWhileItTruncatedWhatIsSavedLeavesThat) {
+    VersionFate fate;
+    fate.made(kParent);
+    static_cast<void>(fate.committed(fate.commit_begins()));
+    fate.truncated_again(kOther);
+    fate.disowned(kOther);
+    EXPECT_FALSE(fate.state(kParent, kParent).unsaved || fate.left_by_killed_writer());
 }
 
 TEST(VersionFate, ForWhatIsUnsavedItsWritersAnswerAndWhoOpenedItForThem) {
