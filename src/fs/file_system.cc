@@ -180,7 +180,7 @@ public:
     }
 
     void flush(HandleId handle, Caller caller, Reply<void> reply) override {
-        if (state_.env.acknowledging != nullptr && open_files_.is_for_writing(handle)) {
+        if (state_.env.acknowledging != nullptr && closes_.is_heard(handle, caller)) {
             reply = [this, reply = std::move(reply)](Status closed) {
                 reply(closed ? lost_.tell_close() : std::move(closed));
             };

@@ -250,6 +250,11 @@ def test_a_marker_that_is_given_up_fails_the_next_fsync_and_close(make, mount, s
     # Not to who reads.
     (made / "step/0.distcp").read_bytes()
     file = open(made / "other", "wb", buffering=0)
+    # Nor to the exec of a child, or its end, which close what it inherited.
+    subprocess.run(["true"], check=True)
+    if (child := os.fork()) == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
     for call in lambda: os.fsync(file), file.close:
         with pytest.raises(OSError) as told:
             call()

@@ -100,6 +100,17 @@ void FileCloses::flush(HandleId id, const Caller& caller, Reply<void> reply) {
     }
 }
 
+bool FileCloses::is_heard(HandleId id, const Caller& caller) const {
+    const HandlePtr handle = handles_.find(id);
+    const ExitState end = state_.env.processes.exit_state(caller.thread);
+    const std::optional<pid_t> process = state_.env.processes.thread_group(caller.thread);
+    if (handle == nullptr || handle->writer == nullptr || end == ExitState::kUnknown || !process) {
+        return handle != nullptr && handle->writer != nullptr;
+    }
+    return end == ExitState::kRunning &&
+           (*process == handle->opener || handle->version->fate.state(*process, handle->opener).wrote);
+}
+
 void FileCloses::decide_later(const std::shared_ptr<Closing>& closing) {
     inspections_->post([this, closing] { decide_and_close(closing); });
 }

@@ -34,6 +34,10 @@ public:
     FileCloses& operator=(const FileCloses&) = delete;
 
     void flush(HandleId handle, const Caller& caller, Reply<void> reply);
+    // Whether a program sees what is answered to this FLUSH: to that of a process that ends, or of an exec(2), which
+    // closes what the process inherited, the kernel does not listen. True if /proc does not tell. To be called while
+    // the caller waits.
+    [[nodiscard]] bool is_heard(HandleId handle, const Caller& caller) const;
     void fsync(HandleId handle, Reply<void> reply);
     void release(HandleId handle, Reply<void> reply);
     // Releases a handle that no process ever had.

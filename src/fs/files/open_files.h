@@ -60,10 +60,6 @@ public:
     void create(NodeId parent, std::string name, int flags, Caller caller, Reply<CreatedFile> reply);
     void open(NodeId node, int flags, Caller caller, Reply<OpenedFile> reply);
     void write(HandleId handle, std::uint64_t offset, WriteData data, Caller caller, Reply<void> reply);
-    [[nodiscard]] bool is_for_writing(HandleId handle) const {
-        const HandlePtr found = handles_.find(handle);
-        return found != nullptr && writes(found->flags);
-    }
     void truncate(NodeId node, std::optional<HandleId> handle, std::uint64_t size, Reply<Attributes> reply);
 
 private:

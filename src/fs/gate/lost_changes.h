@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Changes that a disk has acknowledged (--ack disk) and that will not be in the bucket as they were: each is a failure
-// of the next fsync(2), and of the next close(2) of a file that is open for writing, of any process.
+// of the next fsync(2), and of the next close(2) of a file that is open for writing, of any process that hears of it.
 //
 // Threads: all functions may be called from any thread.
 #pragma once
