@@ -91,6 +91,19 @@ def test_the_close_of_a_child_that_wrote_as_well_fails(mount, simulator, prefix)
     assert "closed" not in dying.process.stdout.read()
 
 
+def test_one_that_waits_for_the_end_of_another_in_its_close_can_be_killed(mount, simulator, prefix):
+    dying = Dying(mount, "parent", "child", "closes")
+    before = len(descriptors(dying.child))
+    dying.process.stdin.write("\n")
+    dying.process.stdin.flush()
+    wait_until(lambda: len(descriptors(dying.child)) < before, "the child to close the file")
+    os.kill(dying.child, signal.SIGKILL)
+    wait_until(lambda: descriptors(dying.child) == [], "the child to be gone")
+    dying.end()
+    wait_until(lambda: "its writer was killed" in dying.made.log(), "the half to be given up")
+    assert simulator.content(prefix + "file") == GOOD
+
+
 def publish_marker(made) -> None:
     (made / ".metadata").write_bytes(b"complete")
 

@@ -243,6 +243,10 @@ void FileCloses::decide_and_close(const std::shared_ptr<Closing>& closing) {
     // Processes that are being killed close their descriptors one after another.
     if (decision.action == CloseAction::kCommit && commits_.is_left_half(*handle->node, *handle->version, process)) {
         if (state_.env.clock.now() - closing->begun < state_.env.write.retry_for) {
+            if (facts.exit_state == ExitState::kRunning && closing->settled != nullptr) {
+                // It has called close(2), whatever becomes of it now.
+                std::exchange(closing->settled, nullptr)();
+            }
             waits_.after(kFlushFollows, [this, closing] { decide_later(closing); });
             return;
         }
@@ -390,6 +394,9 @@ void FileCloses::release_writer(const HandlePtr& handle, const Reply<void>& repl
         const NodeTable::Lock lock = state_.nodes.lock();
         last_writer = --handle->node->writable_handles == 0;
     }
+    if (handle->is_disowned && !last_writer) {
+        handle->version->fate.disowned(handle->opener);
+    }
     const std::shared_ptr<FileWriter>& writer = handle->writer;
     const auto finish = [this, handle, reply](Status saved) { finish_release(handle, std::move(saved), reply); };
     const auto end = [&](Error why) { writer->abort(std::move(why), [finish](const Status&) { finish({}); }); };
@@ -408,9 +415,6 @@ void FileCloses::release_writer(const HandlePtr& handle, const Reply<void>& repl
     } else if (handle->is_cut_off) {
         release_cut_off(handle, reply);
     } else if (FileCommits::decide_last_release(*handle) == ReleaseAction::kAbort) {
-    if (handle->is_disowned && !last_writer) {
-        handle->version->fate.disowned(handle->opener);
-    }
         failures_.abort_killed(*handle, [finish] { finish({}); });
     } else {
         commits_.commit_in_order(handle->node, writer, CommitReason::kRelease, finish);
