@@ -133,7 +133,15 @@ Result<std::unique_ptr<ObjectRecord>> ObjectRecord::open_now(const std::string& 
     if (!statements) {
         return failure(std::move(statements.error()));
     }
-    return std::unique_ptr<ObjectRecord>(new ObjectRecord(std::move(*database), std::move(*statements), path, store));
+    std::unique_ptr<ObjectRecord> opened(new ObjectRecord(std::move(*database), std::move(*statements), path, store));
+    if (access == sqlite::Database::Access::kWrite) {
+        Result<SharedChanges> shared = SharedChanges::open(opened->database_);
+        if (!shared) {
+            return failure(std::move(shared.error()));
+        }
+        opened->shared_ = std::move(*shared);
+    }
+    return opened;
 }
 
 Result<ObjectRecord::Statements> ObjectRecord::prepare(const sqlite::Database& database) {

@@ -23,6 +23,7 @@
 #include "ckptfs/file_cache.h"
 #include "ckptfs/object_store.h"
 #include "ckptfs/status.h"
+#include "disk/shared_changes.h"
 #include "disk/sqlite.h"
 
 namespace ckptfs {
@@ -58,6 +59,15 @@ public:
     // A transaction: its changes are there after commit(), or none of them.
     Status begin() { return database_.run("BEGIN IMMEDIATE"); }
     Status commit() { return database_.run("COMMIT"); }
+    // In a transaction, before what was seen: forgets changes of long ago.
+    Status forget_changes_before(SteadyTime now) { return shared_->forget_before(now); }
+    // This process, or another, has changed the key: replies from before say nothing any more.
+    Status note_change(const std::string& key, SteadyTime ended) { return shared_->note(name(key), ended); }
+    [[nodiscard]] Result<bool> has_changed(const std::string& key, SteadyTime since) {
+        return shared_->has_changed(name(key), since);
+    }
+    // Keys below the prefix that were changed.
+    [[nodiscard]] Result<std::set<std::string>> changed_below(const std::string& prefix, SteadyTime since);
     void give_up() { static_cast<void>(database_.run("ROLLBACK")); }
 
     // Bytes and a description that are known of the same version already stay.
@@ -163,6 +173,8 @@ private:
 
     sqlite::Database database_;
     Statements statements_;
+    // Empty where the database is only read.
+    std::optional<SharedChanges> shared_;
     const std::string path_;
     const std::string store_;
     const FileId file_;

@@ -227,6 +227,21 @@ Result<std::vector<ObjectRecord::NamedVersion>> ObjectRecord::recorded_of(const 
     return recorded;
 }
 
+Result<std::set<std::string>> ObjectRecord::changed_below(const std::string& prefix, SteadyTime since) {
+    const std::string first = name(prefix);
+    Result<std::set<std::string>> names = shared_->changed(first, behind_all(first), since);
+    if (!names) {
+        return names;
+    }
+    std::set<std::string> keys;
+    for (const std::string& each : *names) {
+        if (std::optional<std::string> key = key_of(each)) {
+            keys.insert(std::move(*key));
+        }
+    }
+    return keys;
+}
+
 Status ObjectRecord::remove_below(const std::string& prefix) {
     const std::string begin = name(prefix);
     const std::string end = behind_all(begin);

@@ -89,7 +89,7 @@ public:
         if (events.empty() && !has_lost_some) {
             return;
         }
-        Status written = write_now(events, has_lost_some, now);
+        Status written = write_now(events, has_lost_some, {now, steady});
         if (!written && written.error().errno_value == EBUSY) {
             put_back(std::move(events), has_lost_some);
             return;
@@ -98,7 +98,7 @@ public:
             log_warning(format("starting the record of --cache-only over: {}", written.error().message));
             record_.reset();
             written = ObjectRecord::remove(config_.directory);
-            written = written ? write_now(events, has_lost_some, now) : written;
+            written = written ? write_now(events, has_lost_some, {now, steady}) : written;
         }
         if (!written) {
             failed(written.error(), steady);
@@ -113,15 +113,16 @@ private:
 
     // The number of the object's bytes that wait; drops them if too many do.
     std::size_t fit_bytes(Event& event) const REQUIRES(mutex_) {
-        auto* const seen = std::get_if<SeenObject>(&event);
-        if (seen == nullptr || !seen->body) {
+        auto* const there = std::get_if<There>(&event);
+        if (there == nullptr || !there->seen.body) {
             return 0;
         }
-        if (bytes_ + seen->body->size() > kMostBytesWaiting) {
-            seen->body.reset();
+        std::optional<std::string>& body = there->seen.body;
+        if (bytes_ + body->size() > kMostBytesWaiting) {
+            body.reset();
             return 0;
         }
-        return seen->body->size();
+        return body->size();
     }
 
     void clear() REQUIRES(mutex_) {
@@ -171,7 +172,12 @@ private:
         }
     }
 
-    Status write_now(const std::deque<Event>& events, bool forgets, WallTime now) {
+    struct Now {
+        WallTime wall;
+        SteadyTime steady;
+    };
+
+    Status write_now(const std::deque<Event>& events, bool forgets, const Now& now) {
         if (record_ == nullptr || !record_->is_current()) {
             record_.reset();
             Result<std::unique_ptr<ObjectRecord>> opened = ObjectRecord::open(config_.directory, config_.store);
@@ -183,7 +189,8 @@ private:
         if (Status begun = record_->begin(); !begun) {
             return begun;
         }
-        Status written = forgets ? record_->forget_all() : Status();
+        Status written = record_->forget_changes_before(now.steady);
+        written = written && forgets ? record_->forget_all() : written;
         for (const Event& event : events) {
             written = written ? write_one(event, now) : written;
         }
@@ -197,15 +204,55 @@ private:
         return written;
     }
 
-    Status write_one(const Event& event, WallTime now) {
-        return std::visit(Cases{[&](const SeenObject& seen) { return record_->there(seen, now); },
-                                [&](const Gone& gone) { return record_->gone(gone.key); },
-                                [&](const Copied& copied) { return record_->copied(copied.copy, copied.written, now); },
-                                [&](const Listed& listed) {
-                                    return record_->listed(listed.request, listed.page, listed.left_alone, now);
-                                },
-                                [&](const Dropped& dropped) { return record_->forget_body(dropped.key); }},
-                          event);
+    Status write_one(const Event& event, const Now& now) {
+        return std::visit(
+            Cases{[&](const There& there) {
+                      return write_object(there.seen.info.key, there.moment, now,
+                                          [&] { return record_->there(there.seen, now.wall); });
+                  },
+                  [&](const Gone& gone) {
+                      return write_object(gone.key, gone.moment, now, [&] { return record_->gone(gone.key); });
+                  },
+                  [&](const Copied& copied) {
+                      return write_object(copied.copy.key, {copied.ended, true}, now,
+                                          [&] { return record_->copied(copied.copy, copied.written, now.wall); });
+                  },
+                  [&](const Listed& listed) { return write_page(listed, now); },
+                  [&](const Dropped& dropped) { return record_->forget_body(dropped.key); }},
+            event);
+    }
+
+    // Changes from before are forgotten: what has come between is not known any more.
+    static bool is_long_ago(SteadyTime at, const Now& now) {
+        return now.steady - at > SharedChanges::kRemembered - SharedChanges::kWaits;
+    }
+
+    Status write_object(const std::string& key, const Moment& moment, const Now& now,
+                        const std::function<Status()>& write) {
+        if (!moment.is_change && is_long_ago(moment.at, now)) {
+            return {};
+        }
+        const Result<bool> is_overtaken = record_->has_changed(key, moment.at);
+        if (!is_overtaken) {
+            return failure(is_overtaken.error());
+        }
+        if (*is_overtaken) {
+            return {};
+        }
+        Status written = write();
+        return written && moment.is_change ? record_->note_change(key, moment.at) : written;
+    }
+
+    Status write_page(const Listed& listed, const Now& now) {
+        if (is_long_ago(listed.asked, now)) {
+            return {};
+        }
+        Result<std::set<std::string>> left_alone = record_->changed_below(listed.request.prefix, listed.asked);
+        if (!left_alone) {
+            return failure(std::move(left_alone.error()));
+        }
+        left_alone->insert(listed.left_alone.begin(), listed.left_alone.end());
+        return record_->listed(listed.request, listed.page, *left_alone, now.wall);
     }
 
     const Config config_;
@@ -232,24 +279,25 @@ ObjectRecorder::~ObjectRecorder() {
     static_cast<void>(stop(Milliseconds(0)));
 }
 
-void ObjectRecorder::there(SeenObject seen) {
+void ObjectRecorder::there(SeenObject seen, Moment moment) {
     if (seen.body && seen.body->size() > kLargestRecorded) {
         seen.body.reset();
     }
-    add(std::move(seen));
+    add(There{std::move(seen), moment});
 }
 
-void ObjectRecorder::gone(std::string key) {
-    add(Gone{std::move(key)});
+void ObjectRecorder::gone(std::string key, Moment moment) {
+    add(Gone{std::move(key), moment});
 }
 
-void ObjectRecorder::copied(CopyRequest copy, PutResponse written) {
+void ObjectRecorder::copied(CopyRequest copy, PutResponse written, SteadyTime ended) {
     copy.may_send = nullptr;
-    add(Copied{std::move(copy), std::move(written)});
+    add(Copied{std::move(copy), std::move(written), ended});
 }
 
-void ObjectRecorder::listed(ListRequest request, ListResponse page, std::set<std::string> left_alone) {
-    add(Listed{std::move(request), std::move(page), std::move(left_alone)});
+void ObjectRecorder::listed(ListRequest request, ListResponse page, std::set<std::string> left_alone,
+                            SteadyTime asked) {
+    add(Listed{std::move(request), std::move(page), std::move(left_alone), asked});
 }
 
 void ObjectRecorder::drop(std::string key) {

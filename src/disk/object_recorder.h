@@ -44,13 +44,20 @@ public:
     ObjectRecorder(const ObjectRecorder&) = delete;
     ObjectRecorder& operator=(const ObjectRecorder&) = delete;
 
-    // Shown by a reply, or by a change of this mount's.
-    void there(SeenObject seen);
-    void gone(std::string key);
-    // `copy`: only its keys, `source_if_match` and `description` count.
-    void copied(CopyRequest copy, PutResponse written);
+    // Of a reply, when it was asked for; of a change of this mount's, when it ended.
+    struct Moment {
+        SteadyTime at{};
+        bool is_change = false;
+    };
+    [[nodiscard]] SteadyTime now() const { return clock_.now(); }
+
+    // What another process has changed meanwhile is left as it recorded it.
+    void there(SeenObject seen, Moment moment);
+    void gone(std::string key, Moment moment);
+    // A change. `copy`: only its keys, `source_if_match` and `description` count.
+    void copied(CopyRequest copy, PutResponse written, SteadyTime ended);
     // `left_alone`: names of which something newer is known.
-    void listed(ListRequest request, ListResponse page, std::set<std::string> left_alone);
+    void listed(ListRequest request, ListResponse page, std::set<std::string> left_alone, SteadyTime asked);
     // Drops the bytes recorded of an object.
     void drop(std::string key);
 
@@ -59,22 +66,29 @@ public:
     bool stop(Milliseconds patience);
 
 private:
+    struct There {
+        SeenObject seen;
+        Moment moment;
+    };
     struct Gone {
         std::string key;
+        Moment moment;
     };
     struct Copied {
         CopyRequest copy;
         PutResponse written;
+        SteadyTime ended{};
     };
     struct Listed {
         ListRequest request;
         ListResponse page;
         std::set<std::string> left_alone;
+        SteadyTime asked{};
     };
     struct Dropped {
         std::string key;
     };
-    using Event = std::variant<SeenObject, Gone, Copied, Listed, Dropped>;
+    using Event = std::variant<There, Gone, Copied, Listed, Dropped>;
     // What the writing thread uses, even after the end of this object if the disk hangs.
     class State;
 

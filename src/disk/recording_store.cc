@@ -66,9 +66,9 @@ std::optional<std::set<std::string>> RecentChanges::changed_since(std::uint64_t 
     return changed;
 }
 
-std::uint64_t RecordingStore::begin_answer() {
+RecordingStore::Asked RecordingStore::begin_answer() {
     const MutexLock lock(mutex_);
-    return changes_.now();
+    return {changes_.now(), recorder_.now()};
 }
 
 void RecordingStore::begin_change(const std::string& key) {
@@ -84,19 +84,19 @@ void RecordingStore::change_ended(const std::string& key, const std::function<vo
     }
 }
 
-void RecordingStore::record(ObjectInfo object, std::optional<std::string> body, std::uint64_t since) {
+void RecordingStore::record(ObjectInfo object, std::optional<std::string> body, const Asked& asked) {
     const MutexLock lock(mutex_);
-    if (!changes_.has_changed(object.key, since)) {
+    if (!changes_.has_changed(object.key, asked.since)) {
         changes_.note(object.key);
-        recorder_.there({std::move(object), true, std::move(body)});
+        recorder_.there({std::move(object), true, std::move(body)}, {asked.at, false});
     }
 }
 
-void RecordingStore::record_missing(const std::string& key, const Error& why, std::uint64_t since) {
+void RecordingStore::record_missing(const std::string& key, const Error& why, const Asked& asked) {
     const MutexLock lock(mutex_);
-    if (why.errno_value == ENOENT && !changes_.has_changed(key, since)) {
+    if (why.errno_value == ENOENT && !changes_.has_changed(key, asked.since)) {
         changes_.note(key);
-        recorder_.gone(key);
+        recorder_.gone(key, {asked.at, false});
     }
 }
 
@@ -105,13 +105,13 @@ void RecordingStore::head(std::string key, StoreDone<ObjectInfo> done) {
         behind().head(std::move(key), std::move(done));
         return;
     }
-    behind().head(key, [this, key, since = begin_answer(), done = std::move(done)](Result<ObjectInfo> object) {
+    behind().head(key, [this, key, asked = begin_answer(), done = std::move(done)](Result<ObjectInfo> object) {
         if (object) {
             ObjectInfo seen = *object;
             seen.key = key;
-            record(std::move(seen), std::nullopt, since);
+            record(std::move(seen), std::nullopt, asked);
         } else {
-            record_missing(key, object.error(), since);
+            record_missing(key, object.error(), asked);
         }
         done(std::move(object));
     });
@@ -125,14 +125,14 @@ void RecordingStore::get(GetRequest request, StoreDone<GetResponse> done) {
     const std::string key = request.key;
     const std::shared_ptr<std::string> bytes = keep_bytes(request);
     behind().get(std::move(request),
-                 [this, key, bytes, since = begin_answer(), done = std::move(done)](Result<GetResponse> got) {
+                 [this, key, bytes, asked = begin_answer(), done = std::move(done)](Result<GetResponse> got) {
                      if (got) {
                          ObjectInfo seen = got->object;
                          seen.key = key;
                          const bool is_whole = got->offset == 0 && bytes->size() == seen.size;
-                         record(std::move(seen), is_whole ? std::optional(std::move(*bytes)) : std::nullopt, since);
+                         record(std::move(seen), is_whole ? std::optional(std::move(*bytes)) : std::nullopt, asked);
                      } else {
-                         record_missing(key, got.error(), since);
+                         record_missing(key, got.error(), asked);
                      }
                      done(std::move(got));
                  });
@@ -161,7 +161,7 @@ void RecordingStore::put(PutRequest request, StoreDone<PutResponse> done) {
             key, !written ? std::function<void()>() : [&] {
                 made->info.etag = written->etag;
                 made->info.last_modified = written->last_modified;
-                recorder_.there(std::move(*made));
+                recorder_.there(std::move(*made), of_change());
             });
         done(std::move(written));
     });
@@ -175,13 +175,14 @@ void RecordingStore::copy(CopyRequest request, StoreDone<PutResponse> done) {
     CopyRequest copied = request;
     copied.may_send = nullptr;
     begin_change(request.key);
-    behind().copy(std::move(request), [this, copied = std::move(copied),
-                                       done = std::move(done)](Result<PutResponse> written) mutable {
-        const std::string key = copied.key;
-        change_ended(
-            key, !written ? std::function<void()>() : [&] { recorder_.copied(std::move(copied), *written); });
-        done(std::move(written));
-    });
+    behind().copy(std::move(request),
+                  [this, copied = std::move(copied), done = std::move(done)](Result<PutResponse> written) mutable {
+                      const std::string key = copied.key;
+                      change_ended(
+                          key, !written ? std::function<void()>()
+                                        : [&] { recorder_.copied(std::move(copied), *written, recorder_.now()); });
+                      done(std::move(written));
+                  });
 }
 
 void RecordingStore::list(ListRequest request, StoreDone<ListResponse> done) {
@@ -189,22 +190,22 @@ void RecordingStore::list(ListRequest request, StoreDone<ListResponse> done) {
         behind().list(std::move(request), std::move(done));
         return;
     }
-    ListRequest asked = request;
-    behind().list(std::move(request), [this, asked = std::move(asked), since = begin_answer(),
+    ListRequest sent = request;
+    behind().list(std::move(request), [this, sent = std::move(sent), asked = begin_answer(),
                                        done = std::move(done)](Result<ListResponse> page) {
         if (page) {
-            record_page(asked, *page, since);
+            record_page(sent, *page, asked);
         }
         done(std::move(page));
     });
 }
 
-void RecordingStore::record_page(ListRequest request, ListResponse page, std::uint64_t since) {
+void RecordingStore::record_page(ListRequest request, ListResponse page, const Asked& asked) {
     const MutexLock lock(mutex_);
     find_begin(request, page);
     std::erase_if(page.objects, [this](const ObjectInfo& object) { return is_hidden(object.key); });
-    if (std::optional<std::set<std::string>> newer = changes_.changed_since(since)) {
-        recorder_.listed(std::move(request), std::move(page), std::move(*newer));
+    if (std::optional<std::set<std::string>> newer = changes_.changed_since(asked.since)) {
+        recorder_.listed(std::move(request), std::move(page), std::move(*newer), asked.at);
     }
 }
 
@@ -240,7 +241,7 @@ void RecordingStore::remove(RemoveRequest request, StoreDone<void> done) {
     begin_change(key);
     behind().remove(std::move(request), [this, key, done = std::move(done)](Status removed) {
         change_ended(
-            key, !removed ? std::function<void()>() : [&] { recorder_.gone(key); });
+            key, !removed ? std::function<void()>() : [&] { recorder_.gone(key, of_change()); });
         done(std::move(removed));
     });
 }
@@ -262,7 +263,7 @@ void RecordingStore::remove_many(std::vector<RemoveRequest> requests, StoreDone<
         for (const std::string& key : keys) {
             const bool is_gone = failures && !left.contains(key);
             change_ended(
-                key, !is_gone ? std::function<void()>() : [&] { recorder_.gone(key); });
+                key, !is_gone ? std::function<void()>() : [&] { recorder_.gone(key, of_change()); });
         }
         done(std::move(failures));
     });
@@ -312,13 +313,13 @@ void RecordingStore::complete_upload(CompleteRequest request, StoreDone<PutRespo
                                  change_ended(
                                      upload.key, !written ? std::function<void()>() : [&] {
                                          if (!described) {
-                                             recorder_.gone(upload.key);
+                                             recorder_.gone(upload.key, of_change());
                                              return;
                                          }
                                          described->size = size;
                                          described->etag = written->etag;
                                          described->last_modified = written->last_modified;
-                                         recorder_.there({std::move(*described)});
+                                         recorder_.there({std::move(*described)}, of_change());
                                      });
                                  done(std::move(written));
                              });

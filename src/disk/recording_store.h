@@ -64,11 +64,17 @@ public:
 
 private:
     [[nodiscard]] bool is_hidden(const std::string& key) const { return key.starts_with(hidden_); }
-    [[nodiscard]] std::uint64_t begin_answer() EXCLUDES(mutex_);
+    // When something was asked for: by the changes of this process, and by the clock.
+    struct Asked {
+        std::uint64_t since = 0;
+        SteadyTime at{};
+    };
+    [[nodiscard]] Asked begin_answer() EXCLUDES(mutex_);
     void begin_change(const std::string& key) EXCLUDES(mutex_);
-    void record(ObjectInfo object, std::optional<std::string> body, std::uint64_t since) EXCLUDES(mutex_);
-    void record_missing(const std::string& key, const Error& why, std::uint64_t since) EXCLUDES(mutex_);
-    void record_page(ListRequest request, ListResponse page, std::uint64_t since) EXCLUDES(mutex_);
+    void record(ObjectInfo object, std::optional<std::string> body, const Asked& asked) EXCLUDES(mutex_);
+    void record_missing(const std::string& key, const Error& why, const Asked& asked) EXCLUDES(mutex_);
+    void record_page(ListRequest request, ListResponse page, const Asked& asked) EXCLUDES(mutex_);
+    [[nodiscard]] ObjectRecorder::Moment of_change() const { return {recorder_.now(), true}; }
     void find_begin(ListRequest& request, const ListResponse& page) REQUIRES(mutex_);
     // `made` records the change; null if it has failed.
     void change_ended(const std::string& key, const std::function<void()>& made) EXCLUDES(mutex_);

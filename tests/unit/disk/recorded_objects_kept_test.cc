@@ -12,7 +12,7 @@ TEST_F(RecordedObjects, MoreThanCanWaitIsForgottenRatherThanKeptAsItWas) {
     begin();
     ASSERT_TRUE(online->put(put("file", "two")));
     for (int number = 0; number < 70'000; ++number) {
-        recorder->gone("other");
+        recorder->gone("other", {clock.now(), true});
     }
     ASSERT_TRUE(online->put(put("after", "that")));
     offline([&](SyncStore& store) {
@@ -116,7 +116,7 @@ TEST_F(RecordedObjects, WhatBeginsAnewIsFollowed) {
     }));
     // By another mount, which has found it damaged.
     ObjectRecorder other({directory(), kBucket, 1 << 30}, clock, timer);
-    other.gone("nothing");
+    other.gone("nothing", {clock.now(), true});
     EXPECT_TRUE(other.stop(std::chrono::seconds(30)));
     ASSERT_TRUE(ObjectRecord::remove(directory()));
     ASSERT_TRUE(online->put(put("after", "content")));
@@ -173,10 +173,72 @@ TEST_F(RecordedObjects, WhatADatabaseWasTooBusyForIsWrittenWithoutAnotherChange)
     EXPECT_TRUE(eventually([&] { return record->find("one").value().has_value(); }));
 }
 
+// Each writes what it has seen a while later. What the one that writes last was told before the other's changes, or
+// changed before them, is no news.
+TEST_F(RecordedObjects, WhatAnotherProcessHasChangedSinceIsLeftAsItRecordedIt) {
+    for (const char* key : {"p/read", "p/described", "p/listed", "p/removed", "p/mine"}) {
+        bucket_.put_object(key, "1");
+    }
+    HandTimer its_timer;
+    ObjectRecorder its_recorder({directory(), kBucket, 1 << 30}, clock, its_timer);
+    RecordingStore its_recording(bucket_, its_recorder, ".ckptfs/");
+    SyncStore its(its_recording);
+    EXPECT_EQ(read(*online, "p/read"), "1");
+    EXPECT_TRUE(online->head("p/described"));
+    EXPECT_EQ(names(*online, below("p/", "/")).size(), 5U);
+    EXPECT_TRUE(online->put(put("p/mine", "2")));
+    clock.move(Milliseconds(1));
+    for (const char* key : {"p/read", "p/described", "p/listed", "p/new", "p/mine"}) {
+        EXPECT_TRUE(its.put(put(key, "3")));
+    }
+    EXPECT_TRUE(its.copy({"p/new", "p/copied", "", false, std::nullopt, nullptr}));
+    EXPECT_TRUE(its.remove("p/removed"));
+    EXPECT_TRUE(its_recorder.stop(std::chrono::seconds(30)));
+    offline([](SyncStore& recorded) {
+        const std::vector<std::string> all{"p/copied", "p/described", "p/listed", "p/mine", "p/new", "p/read"};
+        EXPECT_EQ(names(recorded, below("p/", "/")), all);
+        for (const std::string& key : all) {
+            EXPECT_EQ(read(recorded, key), "3") << key;
+        }
+    });
+    // What is asked for afterwards is.
+    clock.move(Milliseconds(1));
+    bucket_.put_object("p/read", "4");
+    EXPECT_EQ(read(*online, "p/read"), "4");
+    ASSERT_TRUE(SyncStore(bucket_).remove("p/listed"));
+    EXPECT_EQ(names(*online, below("p/", "/")).size(), 5U);
+    offline([](SyncStore& recorded) {
+        EXPECT_EQ(names(recorded, below("p/", "/")).size(), 5U);
+        EXPECT_EQ(read(recorded, "p/read"), "4");
+    });
+}
+
+TEST(SharedChanges, AreRememberedForAMinuteAndNotOverARestartOfTheMachine) {
+    const TemporaryDirectory directory;
+    const auto database =
+        sqlite::Database::open((directory.path() / "changes").string(), sqlite::Database::Access::kWrite);
+    ASSERT_TRUE(database);
+    auto shared = SharedChanges::open(*database);
+    ASSERT_TRUE(shared);
+    const SteadyTime now{std::chrono::hours(1)};
+    const SteadyTime before = now - SharedChanges::kRemembered;
+    ASSERT_TRUE(shared->note("old", before - Milliseconds(1)));
+    ASSERT_TRUE(shared->note("kept", before + Milliseconds(1)));
+    ASSERT_TRUE(shared->note("kept", before));
+    ASSERT_TRUE(shared->note("while this one waits", now + SharedChanges::kWaits));
+    ASSERT_TRUE(shared->note("of an earlier boot", now + SharedChanges::kWaits + Milliseconds(1)));
+    ASSERT_TRUE(shared->forget_before(now));
+    EXPECT_EQ(shared->changed("", "z", SteadyTime{}).value(), (std::set<std::string>{"kept", "while this one waits"}));
+    EXPECT_TRUE(shared->has_changed("kept", before).value());
+    EXPECT_FALSE(shared->has_changed("kept", before + Milliseconds(1)).value());
+    EXPECT_FALSE(shared->has_changed("old", SteadyTime{}).value());
+    EXPECT_EQ(shared->changed("kept", "kept", SteadyTime{}).value().size(), 0U);
+}
+
 TEST_F(RecordedObjects, BytesThatCameDamagedAreReplaced) {
     bucket_.put_object("file", "content");
     const ObjectInfo info = bucket_.info("file");
-    recorder->there({info, true, "cXntent"});
+    recorder->there({info, true, "cXntent"}, {clock.now(), false});
     EXPECT_EQ(read(*online, "file").value(), "content");
     offline([&](SyncStore& store) { EXPECT_EQ(read(store, "file").value(), "content"); });
 }
