@@ -120,6 +120,8 @@ void Lookups::lookup(const Question& question, Reply<Entry> reply) {
         reply(std::move(*known));
         return;
     }
+    // The store has nothing of a directory after its last names were deleted and before its marker is written.
+    const std::optional<NodeId> emptied = batches_.removes_below(asked.key + "/");
     const bool is_absent = asked.is_unknown && believes_absent(parent_id, name);
     const bool by_listing = asked.is_unknown && (is_absent || may_list(parent_id));
     const bool makes_anew = by_listing && state_.env.processes.makes_anew(thread, name);
@@ -128,6 +130,10 @@ void Lookups::lookup(const Question& question, Reply<Entry> reply) {
         return;
     }
     const auto answer = [=, this](const FoundName& found, ObjectContent content) {
+        if (emptied && !found.is_directory && !found.object && question.attempts > 1) {
+            batches_.when_settled(*emptied, [=, this] { lookup(question.again(), reply); });
+            return;
+        }
         std::optional<Result<Entry>> entry =
             apply(question.parent, question.name, found, content, asked, question.attempts > 1);
         if (!entry && question.attempts > 1) {

@@ -166,6 +166,14 @@ bool UnlinkBatches::removes(NodeId directory, const std::string& name) {
                        [&name](const BatchPtr& batch) { return batch->names.contains(name); });
 }
 
+std::optional<NodeId> UnlinkBatches::removes_below(const std::string& directory_key) const {
+    const MutexLock lock(mutex_);
+    const auto found = std::find_if(batches_.begin(), batches_.end(), [&directory_key](const auto& each) {
+        return each.second.front()->key.starts_with(directory_key);
+    });
+    return found == batches_.end() ? std::nullopt : std::optional(found->first);
+}
+
 std::optional<Error> UnlinkBatches::take_failure(NodeId directory) {
     std::string key;
     {

@@ -61,6 +61,8 @@ public:
     // `etag`: of the version that goes.
     Added add(const NodePtr& directory, const std::string& name, const std::string& etag);
     [[nodiscard]] bool removes(NodeId directory, const std::string& name);
+    // A directory, with this key or below it, of which removals are under way; empty if there is none.
+    [[nodiscard]] std::optional<NodeId> removes_below(const std::string& directory_key) const;
     // The failure of an earlier batch of the directory; reported once.
     std::optional<Error> take_failure(NodeId directory);
     // As above, of all directories whose keys begin with this one: the first failure, for all of them.
