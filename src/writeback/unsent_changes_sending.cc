@@ -202,11 +202,11 @@ void UnsentChanges::make(const HeldPtr& held, const HeldPtr& to_send) {
 
 void UnsentChanges::ended(const HeldPtr& held, const Result<std::string>& etag) {
     const UnsentChange& change = held->change;
-    const bool is_of_lost = [&] {
+    const auto is_of_lost = [&] {
         const MutexLock lock(mutex_);
         return is_made_of_lost(change);
-    }();
-    if (!etag && is_refused(change, etag.error()) && (is_made_by_another(change) || is_of_lost)) {
+    };
+    if (!etag && is_refused(change, etag.error()) && (is_made_by_another(change) || is_of_lost())) {
         Error why = etag.error();
         why.message = (is_made_by_another(change) ? "another client has made this name first: "
                                                   : "what it was made of is not there: ") +

@@ -64,6 +64,9 @@ public:
         if (access != kAnyAccess && opened_with != kAnyAccess && access != opened_with) {
             return 0;
         }
+        if (process == hidden) {
+            return std::nullopt;
+        }
         const auto found = descriptors.find(process);
         return found == descriptors.end() ? 0 : found->second;
     }
@@ -98,6 +101,8 @@ public:
     std::map<pid_t, int> descriptors;
     // All of them.
     int opened_with = kAnyAccess;
+    // Of which /proc does not show the descriptors.
+    std::optional<pid_t> hidden;
     pid_t killed = 0;
     // And has not closed what it has open yet.
     std::atomic<pid_t> being_killed = -1;

@@ -52,6 +52,23 @@ TEST_P(TruncatedAgain, ReplacesWhatAnotherMountHasSavedSinceTheCommit) {
     EXPECT_EQ(store.content("p/f"), "");
 }
 
+// Its close was answered, and nothing else tells that it is the last.
+TEST_P(TruncatedAgain, IsSavedWhereOneThatTruncatedItIsNotSeenToHaveClosedIt) {
+    processes.hidden = kProcess;
+    const HandleId first = make();
+    kill_while_others_hold_it(truncate_again(kOther));
+    EXPECT_TRUE(close(first));
+    EXPECT_TRUE(store.exists("p/f")) << "closed after the other was killed";
+    ASSERT_TRUE(unlink("f"));
+    const HandleId early = make();
+    const HandleId late = truncate_again(kOther);
+    EXPECT_TRUE(close(early));
+    processes.killed = kOther;
+    EXPECT_TRUE(flush(late, kOther));
+    EXPECT_TRUE(release(late));
+    EXPECT_TRUE(store.exists("p/f")) << "and before";
+}
+
 // An fsync with nothing to save does not ask whether the bucket still has what was saved.
 TEST_P(TruncatedAgain, ReplacesItAfterASyncThatHadNothingToSave) {
     const HandleId first = make();
