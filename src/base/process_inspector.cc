@@ -72,6 +72,10 @@ bool is_on_mount(pid_t process, const DescriptorInfo& descriptor, const std::opt
     return found && found->device == mount->device;
 }
 
+// seq_file(9): what a page has room for, less the longest line of /proc/locks.
+constexpr std::size_t kLocksToldAtOnce = 3840;
+constexpr int kMostReadsOfLocks = 8;
+
 // A lookup waits this long for the string, and costs a round trip to the store if it does not come in time.
 constexpr std::chrono::milliseconds kStringIsReadWithin{5};
 constexpr int kMostStringsAtOnce = 8;
@@ -268,10 +272,22 @@ bool ProcInspector::is_being_killed(pid_t process) const {
     return false;
 }
 
+// The kernel tells the locks of the node a page at a time, by their number in the list: once one is gone that it has
+// told, the next page leaves out another.
 bool ProcInspector::is_locked(std::uint64_t inode, std::optional<pid_t> process) const {
     const auto our_mount = mount();
-    const auto locks = our_mount ? read_text_file(AT_FDCWD, "/proc/locks") : std::nullopt;
-    return locks && ckptfs::is_locked(*locks, our_mount->device, inode, process);
+    std::string earlier;
+    for (int reads = 0; our_mount && reads < kMostReadsOfLocks; ++reads) {
+        auto locks = read_text_file(AT_FDCWD, "/proc/locks");
+        if (!locks || ckptfs::is_locked(*locks, our_mount->device, inode, process)) {
+            return locks.has_value();
+        }
+        if (locks->size() <= kLocksToldAtOnce || *locks == earlier) {
+            return false;
+        }
+        earlier = std::move(*locks);
+    }
+    return false;
 }
 
 bool ProcInspector::makes_anew(pid_t thread, std::string_view name) const {

@@ -73,7 +73,19 @@ private:
     // Most bytes that the first write after O_TRUNC replaces of a file that keeps its node. Far below what the first
     // part holds, within which a file may be written out of order.
     static constexpr std::uint64_t kMostOverwritten = std::uint64_t{1} << 20;
+    // Others wrote to the file each time while it was asked whether it is a lock file.
+    static constexpr int kMostLockQuestions = 16;
     [[nodiscard]] static Milliseconds release_wait(int waits) { return Milliseconds(std::int64_t{1} << waits); }
+
+    // Whether a file is a lock file, in the state in which that was asked: another process may take the lock, and write
+    // its ID, while /proc/locks is read.
+    struct LockFileAnswer {
+        NodePtr node;
+        std::shared_ptr<WrittenVersion> version;
+        std::uint64_t written = 0;
+        bool is_lock_file = false;
+        int times_asked = 0;
+    };
 
     struct OpenRequest {
         NodePtr node;
@@ -107,7 +119,7 @@ private:
         // How often this open has waited for the RELEASE of a file that was closed before.
         int waits = 0;
         // For O_TRUNC of a file that others have open: whether it is a lock file; empty until that is asked.
-        std::optional<bool> is_of_lock_file;
+        std::optional<LockFileAnswer> lock_file;
         Reply<OpenedFile> reply;
     };
     using OpenRequestPtr = std::shared_ptr<OpenRequest>;
@@ -170,7 +182,13 @@ private:
     // Whether O_TRUNC keeps the node of a file that others have open: only an empty file, so that they lose nothing.
     [[nodiscard]] static bool keeps_its_node(const Node& node) REQUIRES(node_table);
     [[nodiscard]] bool is_lock_file(const NodePtr& node);
+    // Whether it has to be asked whether the file is a lock file: the request then has the file's state.
+    [[nodiscard]] bool asks_for_locks(const NodeTable::Lock& lock, OpenRequest& request) REQUIRES(node_table);
     [[nodiscard]] bool has_others(const Node& node) const;
+    [[nodiscard]] static bool is_of_lock_file(const NodeTable::Lock& lock, const OpenRequest& request)
+        REQUIRES(node_table);
+    // The node that has the name which `node` has or had; null if none has.
+    [[nodiscard]] NodePtr named_now(const NodeTable::Lock& lock, const NodePtr& node) const REQUIRES(node_table);
     [[nodiscard]] static bool may_be_lock_file(const NodeTable::Lock& lock, const Node& node) REQUIRES(node_table);
     // Notes which version the name was believed to hold when an open truncated `node`.
     static void note_believed_version(const NodeTable::Lock& lock, Node& node) REQUIRES(node_table);

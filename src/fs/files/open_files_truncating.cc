@@ -97,6 +97,34 @@ bool OpenFiles::may_be_lock_file(const NodeTable::Lock& /*lock*/, const Node& no
            node.writer->size() <= kMostOverwritten && !node.writer->failed();
 }
 
+NodePtr OpenFiles::named_now(const NodeTable::Lock& lock, const NodePtr& node) const {
+    return node->linked || node->parent == nullptr ? node : state_.nodes.child(lock, node->parent, node->name);
+}
+
+// What the caller has found may no longer have the name, where another process truncated it meanwhile: then the file
+// that has it counts, which that process may have locked.
+bool OpenFiles::asks_for_locks(const NodeTable::Lock& lock, OpenRequest& request) {
+    const NodePtr node = named_now(lock, request.node);
+    if (node == nullptr || !may_be_lock_file(lock, *node)) {
+        return false;
+    }
+    LockFileAnswer asked{node, node->version, node->writer->progress().bytes_acknowledged, false, 1};
+    if (const auto& last = request.lock_file) {
+        asked.times_asked += last->times_asked;
+        if ((last->node == node && last->version == asked.version && last->written == asked.written) ||
+            asked.times_asked > kMostLockQuestions) {
+            return false;
+        }
+    }
+    request.lock_file = std::move(asked);
+    return true;
+}
+
+bool OpenFiles::is_of_lock_file(const NodeTable::Lock& lock, const OpenRequest& request) {
+    const auto& answer = request.lock_file;
+    return answer && answer->is_lock_file && answer->node == request.node && may_be_lock_file(lock, *request.node);
+}
+
 void OpenFiles::open_for_truncating(const OpenRequestPtr& request) {
     bool waits = false;
     {
@@ -118,13 +146,13 @@ void OpenFiles::truncate_now(const OpenRequestPtr& request) {
         const NodeTable::Lock lock = state_.nodes.lock();
         // Read only once, as the file may be written meanwhile.
         const bool keeps_node = keeps_its_node(*request->node);
-        asks = !request->is_of_lock_file && may_be_lock_file(lock, *request->node);
+        asks = asks_for_locks(lock, *request);
         if (!asks) {
             answer = open_truncated(lock, *request, keeps_node, renamed);
         }
     }
     if (asks) {
-        request->is_of_lock_file = is_lock_file(request->node);
+        request->lock_file->is_lock_file = is_lock_file(request->lock_file->node);
         truncate_now(request);
         return;
     }
@@ -145,15 +173,17 @@ Result<OpenedFile> OpenFiles::open_truncated(const NodeTable::Lock& lock, OpenRe
     if (node->linked && (!is_shared || keeps_node)) {
         return join_truncated(lock, request);
     }
-    if (request.is_of_lock_file.value_or(false) && may_be_lock_file(lock, *node)) {
+    if (is_of_lock_file(lock, request)) {
         HandlePtr handle;
         const OpenedFile opened = join_truncated(lock, request, &handle);
         // What is there does not belong to this handle, also if others have only appended.
         node->version->joins(handle->truncated_at - 1);
         return opened;
     }
-    if (request.is_second_try && node->cached_handles > 0) {
-        // An error is better than that cached readers find the file empty.
+    const NodePtr named = named_now(lock, node);
+    const bool others_lock = named != nullptr && named != node && named->is_lock_file && may_be_lock_file(lock, *named);
+    if (request.is_second_try && (node->cached_handles > 0 || others_lock)) {
+        // An error is better than that cached readers find the file empty, or that two processes have the lock.
         return failure(ESTALE, "the name is being opened by others; open it again");
     }
     if (request.is_second_try) {
@@ -216,7 +246,7 @@ void OpenFiles::prepare_second_try(const NodeTable::Lock& lock, const OpenReques
     if (node.parent == nullptr) {
         return;
     }
-    const NodePtr named = state_.nodes.child(lock, node.parent, node.name);
+    const NodePtr named = named_now(lock, request.node);
     const bool is_shared =
         named != nullptr && named->type == FileType::kFile && (named->open_handles > 0 || named->writer != nullptr);
     if (is_shared && !keeps_its_node(*named) && !named->is_lock_file) {

@@ -4,12 +4,15 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -18,6 +21,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/file_descriptor.h"
 #include "base/io_priority.h"
@@ -321,6 +325,45 @@ TEST(ProcInspector, ASignalThatIsHandledIsNotDying) {
     kill(child.pid(), SIGTERM);
     EXPECT_FALSE(inspector.is_dying(child.pid()));
     EXPECT_EQ(inspector.exit_state(child.pid()), ExitState::kRunning);
+}
+
+// Of more locks than /proc/locks tells at once.
+TEST(ProcInspector, SeesALockWhileOthersAreGivenUp) {
+    ProcInspector inspector;
+    ASSERT_TRUE(inspector.set_mount_point("/dev/shm"));
+    const auto locked_file = [] {
+        std::string path = "/dev/shm/ckptfs-test-XXXXXX";
+        FileDescriptor file(mkostemp(path.data(), O_CLOEXEC));
+        EXPECT_TRUE(file);
+        unlink(path.c_str());
+        EXPECT_EQ(flock(file.get(), LOCK_EX), 0);
+        return file;
+    };
+    const FileDescriptor held = locked_file();
+    struct stat attributes {};
+    ASSERT_EQ(fstat(held.get(), &attributes), 0);
+    // Told first, as the latest are.
+    std::vector<FileDescriptor> others(400);
+    std::generate(others.begin(), others.end(), locked_file);
+    std::atomic<bool> is_over = false;
+    std::thread changes([&] {
+        while (!is_over) {
+            for (const FileDescriptor& other : others) {
+                flock(other.get(), LOCK_UN);
+            }
+            for (const FileDescriptor& other : others) {
+                flock(other.get(), LOCK_EX);
+            }
+        }
+    });
+    int missed = 0;
+    for (int times = 0; times < 1000; ++times) {
+        missed += inspector.is_locked(attributes.st_ino, std::nullopt) ? 0 : 1;
+    }
+    is_over = true;
+    changes.join();
+    EXPECT_EQ(missed, 0);
+    EXPECT_FALSE(inspector.is_locked(~std::uint64_t{0}, std::nullopt));
 }
 
 TEST(ExitCodeSight, OfOurOwnChildrenIsThere) {

@@ -90,7 +90,11 @@ public:
         return is_dying;
     }
     [[nodiscard]] bool is_locked(std::uint64_t, std::optional<pid_t> process) const override {
-        return locks_by && process.value_or(*locks_by) == *locks_by;
+        const bool is_held = locks_by && process.value_or(*locks_by) == *locks_by;
+        if (while_reading_locks) {
+            std::exchange(while_reading_locks, nullptr)();
+        }
+        return is_held;
     }
     [[nodiscard]] bool makes_anew(pid_t, std::string_view) const override { return make_anew; }
     [[nodiscard]] bool is_in_background(pid_t) const override { return false; }
@@ -111,6 +115,8 @@ public:
     bool handed_to_a_child = false;
     // Who has a lock on every file.
     std::optional<pid_t> locks_by;
+    // Called once, before it is told who has one.
+    mutable std::function<void()> while_reading_locks;
     // Called before it is told who else has a file open.
     std::function<void()> while_looking;
     // Called before it is told which descriptors a process has.

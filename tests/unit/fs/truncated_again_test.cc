@@ -290,9 +290,10 @@ TEST_F(EmptyAgain, ShowsWhoTruncatesItTheVersionThatItWritesWhereTheReleaseIsLat
 class Locked : public FileSystemTest {
 protected:
     Locked() { EXPECT_TRUE(write(first->opened.handle, 0, "first")); }
-    [[nodiscard]] Result<OpenedFile> truncate_by(pid_t process) {
+    [[nodiscard]] Result<OpenedFile> truncate_by(pid_t process) { return truncate_by(process, node); }
+    [[nodiscard]] Result<OpenedFile> truncate_by(pid_t process, NodeId which) {
         return answer<OpenedFile>([&](auto reply) {
-            fs->open(node, O_WRONLY | O_TRUNC, Caller{process, 0, 0}, reply);
+            fs->open(which, O_WRONLY | O_TRUNC, Caller{process, 0, 0}, reply);
         });
     }
     void expect_one_file() {
@@ -416,6 +417,57 @@ TEST_F(Locked, IsNoLockFileOnceAllHaveClosedIt) {
     ASSERT_TRUE(write(appends->handle, 0, " more"));
     EXPECT_EQ(errno_of(truncate_by(kOther)), ESTALE);
     ASSERT_TRUE(close(appends->handle));
+}
+
+TEST_F(Locked, IsOneFileWhereItIsLockedAndWrittenWhileTheLocksAreRead) {
+    processes.while_reading_locks = [&] {
+        processes.locks_by = kProcess;
+        EXPECT_TRUE(write(first->opened.handle, 5, " holder"));
+    };
+    const Result<OpenedFile> second = truncate_by(kOther);
+    ASSERT_TRUE(second);
+    ASSERT_TRUE(close(first->opened.handle));
+    EXPECT_EQ(store.content("p/lock"), "first holder");
+    ASSERT_TRUE(close(second->handle));
+    expect_one_file();
+}
+
+// One that opens what had the name before does not take the name from a file that is locked by now.
+TEST_F(Locked, KeepsItsNameFromOneThatHasLookedItUpBefore) {
+    EXPECT_EQ(errno_of(truncate_by(kOther)), ESTALE);
+    const NodeId fresh = lookup("lock")->node;
+    const Result<OpenedFile> holder = truncate_by(kOther, fresh);
+    ASSERT_TRUE(holder);
+    ASSERT_TRUE(write(holder->handle, 0, "holder"));
+    processes.locks_by = kOther;
+    EXPECT_EQ(errno_of(truncate_by(kOther + 1)), ESTALE);
+    EXPECT_EQ(lookup("lock")->node, fresh);
+    const Result<OpenedFile> waits = truncate_by(kOther + 1, fresh);
+    ASSERT_TRUE(waits);
+    ASSERT_TRUE(close(waits->handle));
+    ASSERT_TRUE(close(first->opened.handle));
+    ASSERT_TRUE(close(holder->handle));
+    EXPECT_EQ(store.content("p/lock"), "holder");
+}
+
+TEST_F(Locked, KeepsItsNameFromOneThatComesBackToWhatHadItBefore) {
+    EXPECT_EQ(errno_of(truncate_by(kOther)), ESTALE);
+    const NodeId fresh = lookup("lock")->node;
+    const Result<OpenedFile> other = truncate_by(kOther, fresh);
+    ASSERT_TRUE(write(other->handle, 0, "other"));
+    EXPECT_EQ(errno_of(truncate_by(kOther + 1)), ESTALE);
+    EXPECT_EQ(errno_of(truncate_by(kOther + 2, fresh)), ESTALE);
+    const NodeId last = lookup("lock")->node;
+    const Result<OpenedFile> holder = truncate_by(kOther + 2, last);
+    ASSERT_TRUE(holder);
+    ASSERT_TRUE(write(holder->handle, 0, "holder"));
+    processes.locks_by = kOther + 2;
+    EXPECT_EQ(errno_of(truncate_by(kOther + 1, fresh)), ESTALE);
+    EXPECT_EQ(lookup("lock")->node, last);
+    for (const HandleId handle : {first->opened.handle, other->handle, holder->handle}) {
+        ASSERT_TRUE(close(handle));
+    }
+    EXPECT_EQ(store.content("p/lock"), "holder");
 }
 
 TEST_F(Locked, HasANewVersionWhereItIsLarge) {
