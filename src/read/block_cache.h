@@ -143,6 +143,8 @@ public:
     [[nodiscard]] Payload held_end(const CachedVersion& version);
     // Delivers to the waiters: `filled` has reached what one of them needs, or the block is full.
     void filled(std::shared_ptr<CachedBlock> block);
+    // A block of the run, which goes on, will not be filled: the reads that wait for it fail.
+    void fail(BlockRun& run, const std::shared_ptr<CachedBlock>& block, const Error& error);
     // Ends the run. Reads that wait for blocks that are not full fail with `error`.
     void finish(BlockRun& run, const std::optional<Error>& error);
     void count_fetched(std::uint64_t bytes) { bytes_fetched_.fetch_add(bytes, std::memory_order_relaxed); }
@@ -177,6 +179,8 @@ private:
     // Lookups no longer find the block; its holders keep it alive.
     void forget(CachedBlock& block) REQUIRES(mutex_);
     void abandon_run(BlockRun& run) REQUIRES(mutex_);
+    // Takes the block out of its run; returns the reads that wait for it.
+    [[nodiscard]] std::vector<CachedBlock::Waiter> give_up(CachedBlock& block) REQUIRES(mutex_);
     [[nodiscard]] static std::shared_ptr<CachedBlock> find_block(const CachedVersion& version, std::uint64_t index) {
         const auto found = version.blocks.find(index);
         return found == version.blocks.end() ? nullptr : found->second;

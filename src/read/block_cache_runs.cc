@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The cache's side of requests: runs of blocks that are claimed ahead, given up, filled and finished.
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -206,6 +207,31 @@ std::list<BlockCache::Wanted> BlockCache::take_waiting_since(const BlockRun& run
     return waited;
 }
 
+std::vector<CachedBlock::Waiter> BlockCache::give_up(CachedBlock& block) {
+    forget(block);
+    block.run = nullptr;
+    return std::exchange(block.waiters, {});
+}
+
+void BlockCache::fail(BlockRun& run, const std::shared_ptr<CachedBlock>& block, const Error& error) {
+    std::vector<CachedBlock::Waiter> failed;
+    {
+        const MutexLock lock(mutex_);
+        const auto mine = std::find(run.blocks.begin(), run.blocks.end(), block);
+        if (mine == run.blocks.end()) {
+            return;
+        }
+        // The caller keeps the block.
+        *mine = nullptr;
+        failed = give_up(*block);
+    }
+    for (const CachedBlock::Waiter& waiter : failed) {
+        waiter.read->fail(error);
+    }
+    failed.clear();
+    repay();
+}
+
 void BlockCache::finish(BlockRun& run, const std::optional<Error>& error) {
     std::vector<std::shared_ptr<CachedBlock>> unfinished;
     std::vector<CachedBlock::Waiter> failed;
@@ -216,10 +242,8 @@ void BlockCache::finish(BlockRun& run, const std::optional<Error>& error) {
             if (block == nullptr) {
                 continue;
             }
-            forget(*block);
-            block->run = nullptr;
-            std::move(block->waiters.begin(), block->waiters.end(), std::back_inserter(failed));
-            block->waiters.clear();
+            std::vector<CachedBlock::Waiter> waiters = give_up(*block);
+            std::move(waiters.begin(), waiters.end(), std::back_inserter(failed));
             unfinished.push_back(std::move(block));
         }
         run.blocks.clear();

@@ -39,6 +39,13 @@ public:
         }
     }
 
+    // A frame cannot be had. Those that wait for it fail at once: among them may be a frame of this run that refers to
+    // it, without which the run does not end.
+    void fail(const std::shared_ptr<CachedBlock>& block, const Error& error) {
+        fail(error);
+        environment_.cache.fail(*run_, block, error);
+    }
+
     [[nodiscard]] ReadEnvironment& environment() const { return environment_; }
     [[nodiscard]] const CachedVersion& version() const { return *version_; }
     [[nodiscard]] const std::shared_ptr<CachedVersion>& shared_version() const { return version_; }
@@ -158,12 +165,14 @@ private:
 
     // Handles the frames that did not arrive; if `is_misplaced`, they may lie elsewhere.
     void missed(const Error& error, bool is_misplaced) {
-        if (!is_misplaced || has_new_table_) {
-            run_->fail(error);
-            return;
-        }
-        for (; current_ < frames_.size(); ++current_) {
-            fetch_by_new_table(run_, table_, frames_[current_].block, error);
+        // A second attempt has not decoded its frame either.
+        for (std::size_t index = second_attempt_ ? 0 : current_; index < frames_.size(); ++index) {
+            const std::shared_ptr<CachedBlock>& block = frames_[index].block;
+            if (!is_misplaced || has_new_table_) {
+                run_->fail(block, error);
+            } else {
+                fetch_by_new_table(run_, table_, block, error);
+            }
         }
     }
 
@@ -217,7 +226,7 @@ private:
             return;
         }
         error.message = format("{} (the frame at offset {} needs it)", error.message, wanted.frame.offset);
-        run_->fail(error);
+        run_->fail(wanted.block, error);
     }
 
     // On the executor.
@@ -249,7 +258,7 @@ private:
         error.message = format("{}: damaged at offset {} (request {}), also when fetched again: {}",
                                run_->version().key, wanted.frame.offset, request_id_, why.message);
         if (has_new_table_) {
-            run_->fail(error);
+            run_->fail(wanted.block, error);
         } else {
             fetch_by_new_table(run_, table_, wanted.block, std::move(error));
         }
@@ -274,7 +283,7 @@ void fetch_by_new_table(const std::shared_ptr<RunInProgress>& run, const Table& 
         [run, block, why = std::move(why)](const Table& table) {
             WantedFrame wanted{block, table == nullptr ? Frame() : table->frame_at(block->offset)};
             if (table == nullptr || !fits(wanted)) {
-                run->fail(why);
+                run->fail(block, why);
                 return;
             }
             std::vector<WantedFrame> frames;

@@ -48,6 +48,8 @@ std::string stored_form(std::string content) {
 struct Flipped {
     std::uint64_t frame = 0;
     std::atomic<int> times{0};
+    // The one before it does not decode.
+    bool follows_damage = false;
 };
 
 class ReferringLayout : public FrameLayout {
@@ -74,6 +76,9 @@ public:
     }
     Status decode(const Frame& frame, const Payload& stored, const Payload& referenced,
                   MutableByteSpan target) const override {
+        if (flipped_.follows_damage && frame.index + 1 == flipped_.frame) {
+            return failure(EIO, "it does not decode");
+        }
         if (Status copied = plain_->decode(frame, stored, {}, target); !copied) {
             return copied;
         }
@@ -221,6 +226,36 @@ TEST(ReferenceRead, AFrameThatCameWithOtherReferencesIsFetchedOnceMore) {
             }
         }
     }
+}
+
+// Frames that lie side by side come in one run, which waits for all of them.
+TEST(ReferenceRead, AFrameDoesNotWaitForADamagedOneOfItsOwnRun) {
+    constexpr std::uint64_t kDamaged = kFrames - 1;
+    ReferringReading reading;
+    reading.referring.flipped.frame = kDamaged + 1;
+    reading.referring.flipped.times = 1000;
+    reading.referring.flipped.follows_damage = true;
+    const auto reader = reading.open();
+    const auto stream = reader->open_stream();
+    const auto begin_read = [&](std::uint64_t frame, std::size_t size) {
+        auto bytes = std::make_shared<Awaited<Payload>>();
+        reader->read(stream, frame * kFrameSize, size, bytes->callback());
+        return bytes;
+    };
+    const auto both = begin_read(kDamaged, 3 * kFrameSize);
+    const auto after = begin_read(kDamaged + 2, kFrameSize);
+    const auto damaged = both->get();
+    ASSERT_FALSE(damaged);
+    EXPECT_EQ(damaged.error().errno_value, EIO);
+    EXPECT_TRUE(after->get());
+    for (const std::uint64_t frame : {kDamaged, kDamaged + 1}) {
+        const auto bytes = Reading::read(*reader, stream, frame * kFrameSize, 1000);
+        ASSERT_FALSE(bytes);
+        EXPECT_EQ(bytes.error().errno_value, EIO);
+    }
+    EXPECT_EQ(Reading::read(*reader, stream, (kDamaged + 2) * kFrameSize, 1000).value(),
+              reading.content.substr((kDamaged + 2) * kFrameSize, 1000));
+    EXPECT_TRUE(reading.comes_to_rest());
 }
 
 TEST(ReferenceRead, DoesNotQueueBehindWhatIsEncoded) {
