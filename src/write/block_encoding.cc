@@ -138,7 +138,7 @@ Status verify_loaded(Frames& frames) {
             if (patch.staged_size > 0) {
                 const std::byte* const begin = patch.bytes.slices().front().bytes.data();
                 damaged = damaged || (verified.insert(begin).second && differs(patch.bytes, patch.crc32c));
-                patch.bytes = patch.bytes.subrange(patch.staged_offset, patch.staged_offset + patch.size);
+                patch.bytes = patch.bytes.subrange(patch.staged_offset, patch.size);
                 patch.staged_size = 0;
             }
         }

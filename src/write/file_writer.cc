@@ -162,7 +162,7 @@ void FileWriterImpl::committed_moved(std::string key, CommittedObject copy) {
     key_ = std::move(key);
     if (cycle_->begun()) {
         // The stream goes on from the copy as it was planned: its bytes are the same.
-        copy.size = committed_->size;
+        copy.size = committed_ ? committed_->size : copy.size;
     } else {
         committed_frames_.reset();
         kept_runs_.clear();

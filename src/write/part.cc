@@ -82,7 +82,7 @@ void replace(PartFrame& frame, Payload bytes) {
 FramePatch FramePatch::subrange(std::uint64_t begin, std::uint64_t end) const {
     FramePatch patch = *this;
     patch.size = end - begin;
-    patch.bytes = bytes.subrange(begin, end);
+    patch.bytes = bytes.subrange(begin, patch.size);
     patch.staged_offset = staged_offset + begin;
     return patch;
 }

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/text.h"
 #include "write/block_encoding.h"
 #include "write/upload_cycle.h"
 
@@ -187,6 +188,14 @@ void UploadCycle::put_prepared(const std::shared_ptr<Upload>& upload, Result<Par
         whole->set_tail(encoder_->tail(records_, commit_->size));
     }
     commit_->stored_size = whole->stored_size();
+    if (encoder_->identity() && commit_->stored_size != commit_->size) {
+        Error error;
+        error.errno_value = EIO;
+        error.message =
+            format("it has {} bytes instead of {}; write the file anew", commit_->stored_size, commit_->size);
+        fail_about_this_file(std::move(error));
+        return;
+    }
     owner_.outbox().add([go_on = resumption(), group = group_, upload, part = std::move(*whole)] {
         const std::uint64_t bytes = part.bytes_in_memory();
         group->begins_to_leave(bytes);

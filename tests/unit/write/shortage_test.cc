@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "support/held_executor.h"
+#include "support/sync_store.h"
 #include "support/temporary_directory.h"
 #include "support/unlinked_files.h"
 #include "unit/write/writer_fixture.h"
@@ -199,6 +200,31 @@ TEST_F(ShortageTest, StagedPartsCanBeCut) {
         const auto committed = commit(*writer);
         ASSERT_TRUE(committed) << committed.error().message;
         EXPECT_TRUE(store.content(key) == content.substr(0, cut - 2) + "aband on") << cut;
+    }
+}
+
+TEST_F(ShortageTest, WhatIsLeftOfAStagedPatchCanBeCut) {
+    for (const bool goes_on : {false, true}) {
+        const auto writer = open();
+        std::string content = pattern(600'000);
+        ASSERT_TRUE(write(*writer, 0, content));
+        for (const std::size_t size : {100'000U, 50'000U}) {
+            spill_all(*writer);
+            const std::string patch(size, static_cast<char>(size >> 12));
+            ASSERT_TRUE(write(*writer, 200'000, patch));
+            content.replace(200'000, size, patch);
+        }
+        // Within what the second has left of the first.
+        content.resize(260'000);
+        ASSERT_TRUE(truncate(*writer, content.size()));
+        if (goes_on) {
+            ASSERT_TRUE(write(*writer, content.size(), "and on"));
+            content += "and on";
+        }
+        const auto committed = commit(*writer);
+        ASSERT_TRUE(committed) << committed.error().message;
+        EXPECT_TRUE(store.content("dir/file") == content) << store.content("dir/file").size();
+        ASSERT_TRUE(SyncStore(store).remove("dir/file"));
     }
 }
 

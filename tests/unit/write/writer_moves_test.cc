@@ -56,6 +56,17 @@ TEST_F(WriterMovesTest, StartsFromTheCopyAfterACommittedFileWasMoved) {
     EXPECT_EQ(store.content("dir/file"), "hello");
 }
 
+// Others truncated it while its directory was being copied.
+TEST_F(WriterMovesTest, ReplacesTheCopyOfWhatItHasTruncated) {
+    const auto writer = open();
+    ASSERT_TRUE(write(*writer, 0, "new"));
+    store.put_object("dir/renamed", "hello");
+    writer->committed_moved("dir/renamed", CommittedObject{store.info("dir/renamed").etag, 5, 5, {}});
+    const auto committed = commit(*writer);
+    ASSERT_TRUE(committed) << committed.error().message;
+    EXPECT_EQ(store.content("dir/renamed"), "new");
+}
+
 // Its copy is there while what is kept is on its way, and the old name goes before it has come.
 TEST_F(WriterMovesTest, GoesOnFromTheCopyOfWhatIsBeingFetched) {
     const std::string content = pattern(4 * kMiB + 77);
