@@ -221,6 +221,7 @@ void op_readlink(fuse_req_t req, fuse_ino_t node) {
 void op_rename(fuse_req_t req, fuse_ino_t parent, const char* name, fuse_ino_t new_parent, const char* new_name,
                unsigned flags) {
     if (Begun begun = begin(req)) {
+        begun.caller.has_left = PendingRequest::answered_flag(begun.request);
         begun.files().rename(parent, name, new_parent, new_name, flags, std::move(begun.caller),
                              status_reply(std::move(begun.request)));
     }

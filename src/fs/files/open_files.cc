@@ -80,6 +80,12 @@ void OpenFiles::create(NodeId parent_id, std::string name, int flags, Caller cal
             return;
         }
         const Result<NodePtr> parent = state_.directory(lock, parent_id);
+        if (parent && state_.waits_for_left_rename(lock, *parent, [=, this](bool is_elsewhere) {
+                is_elsewhere ? reply(failure(ESTALE, name + ": its directory was renamed"))
+                             : create(parent_id, name, flags, caller, reply);
+            })) {
+            return;
+        }
         Status valid;
         if (parent) {
             valid = check_new_name(state_.env.prefix, state_.nodes.path(lock, **parent), name);
@@ -97,6 +103,9 @@ void OpenFiles::create(NodeId parent_id, std::string name, int flags, Caller cal
             created = make_file(lock, request, *parent, name);
         } else if ((flags & O_EXCL) != 0) {
             created = failure(EEXIST, name + " exists");
+        } else if (node->type == FileType::kDirectory) {
+            // A mkdir(2) whose caller was killed has ended.
+            created = failure(EISDIR, name + " is a directory");
         } else {
             // Another thread made it between the kernel's lookup and this call, and may forget it before this one is
             // answered.
@@ -167,6 +176,12 @@ bool OpenFiles::opens_later(const NodeTable::Lock& lock, NodeId id, int flags, c
         return false;
     }
     const NameInDirectory named{node->parent->id, node->name};
+    if (node->linked && state_.waits_for_left_rename(lock, node->parent, [=, this](bool is_elsewhere) {
+            is_elsewhere ? reply(failure(ESTALE, named.name + ": its directory was renamed"))
+                         : open(id, flags, caller, reply);
+        })) {
+        return true;
+    }
     return waits_for_its_name(lock, *node, [=, this] {
         bool has_its_name = false;
         {

@@ -287,6 +287,11 @@ void OpenFiles::truncate_by_name(NodeId id, std::uint64_t size, int waits, Reply
         if (node != nullptr && waits_for_its_name(lock, *node, go_on)) {
             return;
         }
+        if (node != nullptr && node->linked && state_.waits_for_left_rename(lock, node->parent, [=](bool is_elsewhere) {
+                is_elsewhere ? reply(failure(ESTALE, "its directory was renamed")) : go_on();
+            })) {
+            return;
+        }
         may_be_closed = waits < kReleaseWaits && node != nullptr && node->writer != nullptr && !node->is_live_log &&
                         !node->writer->dirty() && !node->writer->failed();
         if (node != nullptr && !may_be_closed) {

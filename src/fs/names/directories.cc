@@ -21,7 +21,18 @@ Directories::Directories(SharedState& state, Lookups& lookups, RenameRepairs& re
 Directories::~Directories() = default;
 
 void Directories::mkdir(NodeId parent, std::string name, Reply<Entry> reply) {
-    answer_in_order<Entry>(state_, {{parent, name}}, std::move(reply),
+    {
+        const NodeTable::Lock lock = state_.nodes.lock();
+        const Result<NodePtr> directory = state_.directory(lock, parent);
+        if (directory && state_.waits_for_left_rename(lock, *directory, [=, this](bool is_elsewhere) {
+                is_elsewhere ? reply(failure(ESTALE, name + ": its directory was renamed"))
+                             : mkdir(parent, name, reply);
+            })) {
+            return;
+        }
+    }
+    // Its caller may be killed, and another process make a file of the name, which would be hidden.
+    answer_in_order<Entry>(state_, {{parent, name}}, begin_change(state_, {{parent, name}}, std::move(reply)),
                            [this, parent, name] { return mkdir_now(parent, name); });
 }
 

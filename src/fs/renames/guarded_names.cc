@@ -31,32 +31,6 @@ RenamedFile GuardedNames::renamed_file(std::string old_key, std::string new_key,
     return renamed;
 }
 
-// The reply that is returned ends the change.
-template <class T>
-Reply<T> GuardedNames::begin_change(const std::vector<NameInDirectory>& names, Reply<T> reply) {
-    std::vector<NodePtr> directories;
-    {
-        const NodeTable::Lock lock = state_.nodes.lock();
-        state_.name_changes.begin(names);
-        for (const NameInDirectory& each : names) {
-            if (NodePtr directory = state_.nodes.find(lock, each.directory)) {
-                NodeTable::keep(lock, *directory);
-                directories.push_back(std::move(directory));
-            }
-        }
-    }
-    return [this, names, directories, reply = std::move(reply)](Result<T> changed) {
-        state_.name_changes.end(names);
-        {
-            const NodeTable::Lock lock = state_.nodes.lock();
-            for (const NodePtr& directory : directories) {
-                state_.nodes.forget(lock, directory, 1);
-            }
-        }
-        reply(std::move(changed));
-    };
-}
-
 void GuardedNames::in_turn(const std::vector<NameInDirectory>& names, std::function<void(PlaceTaken)> change) {
     const std::vector<std::string> keys = keys_of(state_, names);
     const KeyOrder::Place place = at_gate_->enter(keys);
@@ -82,9 +56,8 @@ void GuardedNames::rename(NodeId parent, const std::string& name, NodeId new_par
     const NameInDirectory to{new_parent, new_name};
     // The change begins before it waits, here or for the other files of a marker: its caller may be gone by the end of
     // that.
-    in_turn({from, to}, [=, this, ended = begin_change({from, to}, std::move(reply))](PlaceTaken taken) {
-        rename_now(from, to, flags, caller, std::move(taken), ended);
-    });
+    in_turn({from, to}, [=, this, ended = begin_change<void>(state_, {from, to}, std::move(reply), caller.has_left)](
+                            PlaceTaken taken) { rename_now(from, to, flags, caller, std::move(taken), ended); });
 }
 
 void GuardedNames::rename_now(const NameInDirectory& from, const NameInDirectory& to, unsigned flags,
@@ -153,7 +126,7 @@ void GuardedNames::link(NodeId id, NodeId new_parent, const std::string& new_nam
             names.push_back({node->parent->id, node->name});
         }
     }
-    in_turn(names, [=, this, ended = begin_change(names, std::move(reply))](PlaceTaken taken) {
+    in_turn(names, [=, this, ended = begin_change<Entry>(state_, names, std::move(reply))](PlaceTaken taken) {
         link_now(id, node, to, caller, std::move(taken), ended);
     });
 }
@@ -176,7 +149,7 @@ void GuardedNames::link_now(NodeId id, const NodePtr& node, const NameInDirector
 void GuardedNames::symlink(NodeId parent, const std::string& name, const std::string& target, const Caller& caller,
                            Reply<Entry> reply) {
     const NameInDirectory to{parent, name};
-    in_turn({to}, [=, this, ended = begin_change({to}, std::move(reply))](PlaceTaken taken) {
+    in_turn({to}, [=, this, ended = begin_change<Entry>(state_, {to}, std::move(reply))](PlaceTaken taken) {
         publish<Entry>(
             renamed_file("", key(parent, name), nullptr, caller), false,
             [this, to, target](StillCounts counts, Reply<Entry> answer) {
@@ -223,15 +196,15 @@ Reply<T> GuardedNames::then_make_good(RenamedFile renamed, bool is_directory, Re
 
 void GuardedNames::unlink(NodeId parent, const std::string& name, Reply<void> reply) {
     // Begins before earlier removals are made, which it may have to wait for.
-    in_turn(
-        {{parent, name}}, [=, this, ended = begin_change({{parent, name}}, std::move(reply))](const PlaceTaken& taken) {
-            if (specials_.unlink(parent, name)) {
-                taken();
-                ended({});
-            } else {
-                directories_.unlink(parent, name, FileFailures::orphan, taken, then_forget(key(parent, name), ended));
-            }
-        });
+    in_turn({{parent, name}}, [=, this, ended = begin_change<void>(state_, {{parent, name}}, std::move(reply))](
+                                  const PlaceTaken& taken) {
+        if (specials_.unlink(parent, name)) {
+            taken();
+            ended({});
+        } else {
+            directories_.unlink(parent, name, FileFailures::orphan, taken, then_forget(key(parent, name), ended));
+        }
+    });
 }
 
 // Clears the failure of a file under this name, once the name is removed.

@@ -54,9 +54,6 @@ private:
     [[nodiscard]] std::string key(NodeId parent, const std::string& name) const;
     [[nodiscard]] RenamedFile renamed_file(std::string old_key, std::string new_key, const NodePtr& node,
                                            const Caller& caller) const;
-    // Registers a change of these names, until the reply that it returns is called (name_changes.h).
-    template <class T>
-    [[nodiscard]] Reply<T> begin_change(const std::vector<NameInDirectory>& names, Reply<T> reply);
     using PlaceTaken = Directories::PlaceTaken;
     // Calls `change` when no earlier change of these names is in the queue. `change` calls its argument once it has its
     // place in KeyOrder, or is refused; the rename of a directory once it has ended.

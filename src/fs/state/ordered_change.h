@@ -4,6 +4,8 @@
 
 #include <functional>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "fs/state/shared_state.h"
@@ -25,6 +27,39 @@ void answer_in_order(SharedState& state, std::vector<NameInDirectory> names, Rep
     change_in_order(state, std::move(names), [reply = std::move(reply), change = std::move(change)] {
         return [reply, answer = change()] { reply(answer); };
     });
+}
+
+// Registers a change of these names, until the reply that is returned is called (name_changes.h).
+template <class T>
+[[nodiscard]] Reply<T> begin_change(SharedState& state, const std::vector<NameInDirectory>& names, Reply<T> reply,
+                                    const NameChanges::Left& has_left = nullptr) {
+    std::vector<NodePtr> directories;
+    {
+        const NodeTable::Lock lock = state.nodes.lock();
+        state.name_changes.begin(names, has_left);
+        for (const NameInDirectory& each : names) {
+            if (NodePtr directory = state.nodes.find(lock, each.directory)) {
+                NodeTable::keep(lock, *directory);
+                directories.push_back(std::move(directory));
+            }
+        }
+    }
+    return [&state, names, directories, has_left, reply = std::move(reply)](Result<T> changed) {
+        state.name_changes.end(names, has_left);
+        if constexpr (std::is_same_v<T, Entry>) {
+            if (changed && !state.name_changes.is_under_way(names.front())) {
+                // The change has made the name, and is over.
+                changed->valid_for = state.env.names.metadata_ttl;
+            }
+        }
+        {
+            const NodeTable::Lock lock = state.nodes.lock();
+            for (const NodePtr& directory : directories) {
+                state.nodes.forget(lock, directory, 1);
+            }
+        }
+        reply(std::move(changed));
+    };
 }
 
 }  // namespace ckptfs::fs

@@ -83,7 +83,32 @@ Entry SharedState::entry(const NodeTable::Lock& lock, Node& node) const {
             env.kernel_cache.invalidate_entry(parent, std::move(name));
         }
     }
-    return Entry{node.id, attributes(lock, node), env.names.metadata_ttl};
+    // By a name that it keeps, the kernel would open the file under the name that it gets.
+    const bool is_changing =
+        node.parent != nullptr && name_changes.is_under_way(NameInDirectory{node.parent->id, node.name});
+    return Entry{node.id, attributes(lock, node), is_changing ? Milliseconds(0) : env.names.metadata_ttl};
+}
+
+bool SharedState::waits_for_left_rename(const NodeTable::Lock& lock, const NodePtr& directory,
+                                        std::function<void(bool is_elsewhere)> run) {
+    for (const Node* above = directory.get(); above->parent != nullptr; above = above->parent.get()) {
+        const NameInDirectory name{above->parent->id, above->name};
+        if (!name_changes.is_left(name)) {
+            continue;
+        }
+        const auto go_on = [this, directory, run, path = nodes.path(lock, *directory)] {
+            bool is_elsewhere = false;
+            {
+                const NodeTable::Lock now = nodes.lock();
+                is_elsewhere = directory->removed || nodes.path(now, *directory) != path;
+            }
+            run(is_elsewhere);
+        };
+        if (name_changes.wait(name, go_on)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 Result<NodePtr> SharedState::directory(const NodeTable::Lock& lock, NodeId id) const {

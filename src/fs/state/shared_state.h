@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -68,6 +69,10 @@ struct SharedState {
         WallTime& changed = directory.change_directory().names_changed;
         changed = std::max(env.clock.wall_now(), changed + WallTime::duration(1));
     }
+    // Waits for a rename of the directory, or of one above, that goes on without its caller, and then calls `run` with
+    // whether the directory has another path. Returns false, without calling it, if there is none.
+    [[nodiscard]] bool waits_for_left_rename(const NodeTable::Lock& lock, const NodePtr& directory,
+                                             std::function<void(bool is_elsewhere)> run) REQUIRES(node_table);
     // Adds one to the node's lookup count.
     Entry entry(const NodeTable::Lock& lock, Node& node) const REQUIRES(node_table);
     [[nodiscard]] bool is_fresh(const NodeTable::Lock&, const Node& node) const REQUIRES(node_table) {
