@@ -104,8 +104,8 @@ CloseDecision decide_close(const CloseFacts& facts) {
     return {facts.others_at_work ? CloseAction::kWait : CloseAction::kCommit};
 }
 
-ReleaseAction decide_release(const VersionState& version, bool is_disowned, ExitState opener) {
-    const bool is_cut_short = version.mapped && (opener == ExitState::kKilledBySignal || opener == ExitState::kUnknown);
+ReleaseAction decide_release(const VersionState& version, bool is_disowned, ExitState mapper) {
+    const bool is_cut_short = version.mapped && (mapper == ExitState::kKilledBySignal || mapper == ExitState::kUnknown);
     const bool is_lost = version.left_by_killed_writer || version.unseen_wrote || is_cut_short ||
                          (is_disowned && !version.written) ||
                          // Those that it gave way to were about to close the file, and have not.

@@ -82,10 +82,11 @@ struct CloseDecision {
 enum class ReleaseAction : std::uint8_t { kCommit, kAbort };
 
 // Decides, at the last RELEASE, about what no close has committed. `is_disowned`: the process was killed in its
-// open(2), and no FLUSH has come. `opener`: how the process that opened the file ends. For a mapping this shows whether
-// all of it was written: a killed process stops midway, and of one that is gone nothing is known.
+// open(2), and no FLUSH has come. `mapper`: how the process ends that closed the file last, or has opened it. For a
+// mapping this shows whether all of it was written: a killed process stops midway, and of one that is gone nothing is
+// known.
 [[nodiscard]] ReleaseAction decide_release(const VersionState& version, bool is_disowned = false,
-                                           ExitState opener = ExitState::kRunning);
+                                           ExitState mapper = ExitState::kRunning);
 
 // Decides where the connection to the kernel ended before the RELEASE came, as with `umount -f`: no process can go on
 // with the file, and whether one was done with it is not known.

@@ -390,7 +390,7 @@ void OpenFiles::set_size(HandleId id, HandlePtr handle, std::uint64_t size, cons
         if (node.writer == writer && writer->size() != size) {
             change = std::make_shared<NotedChange>(node.version->fate, [this, version = node.version, handle] {
                 version->changed_at = state_.truncations.load();
-                version->fate.resized(handle->opener);
+                handle->is_by_name ? version->fate.resized_by_name() : version->fate.resized(handle->opener);
             });
         }
         node.only_appended = false;

@@ -133,8 +133,9 @@ Result<HandlePtr> OpenFiles::before_writing(HandleId id, HandlePtr handle, bool 
             return handle;
         }
         if (handle->node->removed || (is_its_own && can_read)) {
-            // The handle has truncated what it writes: the process that opened the file first no longer answers for it.
-            handle->version->fate.made(handle->opener);
+            // The handle has truncated what it writes: the process that opened the file first no longer answers for it,
+            // nor one that had the lock before.
+            is_in_turn ? handle->version->fate.taken_over(handle->opener) : handle->version->fate.made(handle->opener);
             if (is_in_turn) {
                 give_up_attempts_before(*handle);
                 // Before what it writes now, in the writer's order. What fails of it is the file's failure.

@@ -56,6 +56,9 @@ struct Handle {
     std::atomic<bool> is_disowned = false;
     // The handle is that of truncate(2) by name: no process holds it, and nothing is written by it. Set once at open.
     bool is_by_name = false;
+    // The last process that closed the handle and went on: a mapping by it may outlive all descriptors, also where
+    // another process opened the file. kUnseenProcess before that.
+    std::atomic<pid_t> last_closer = kUnseenProcess;
     // The connection to the kernel ended before the RELEASE of this handle came.
     std::atomic<bool> is_cut_off = false;
     // The process that opened the handle has since truncated the name through another one, and has committed that or

@@ -71,6 +71,25 @@ void VersionFate::resized(pid_t opener) {
     resizer_ = opener;
 }
 
+void VersionFate::resized_by_name() {
+    const MutexLock lock(mutex_);
+    if (!is_unsaved(resized_)) {
+        resizer_ = kUnseenProcess;
+    }
+    if (!is_made_by_others(kUnseenProcess)) {
+        makers_ = {{kUnseenProcess, generation_}};
+    }
+    begun_ = resized_ = changed_inside_ = generation_;
+}
+
+void VersionFate::taken_over(pid_t opener) {
+    made(opener);
+    const MutexLock lock(mutex_);
+    writers_.clear();
+    many_ = mapped_ = resized_ = std::nullopt;
+    resizer_ = kUnseenProcess;
+}
+
 void VersionFate::opened(pid_t opener) {
     const MutexLock lock(mutex_);
     lives(opener);

@@ -103,6 +103,10 @@ public:
     // Notes a change to another size by truncate(2) or ftruncate(2): the process is at work on the version, as one that
     // wrote.
     void resized(pid_t opener);
+    // Notes such a change by truncate(2), which no process answers for where others are at work on the version.
+    void resized_by_name();
+    // Notes that this process has cut the file to nothing, and that nothing of others is left in it.
+    void taken_over(pid_t opener);
     // Notes a write by `process` through a descriptor that `opener` opened. noted_change.h says when. `has_left`: set
     // before the FLUSH of a process that dies while it writes; such a write vouches for nothing. Null where it lives.
     void wrote(pid_t process, pid_t opener, Place place, const std::atomic<bool>* has_left = nullptr);

@@ -303,6 +303,36 @@ TEST_F(HeldOpen, WhatOneThatIsBeingKilledHasWrittenByAMappingIsNotPublishedByAno
     EXPECT_FALSE(store.exists("p/g"));
 }
 
+// It has inherited the descriptor from one that lives, and no FLUSH tells of its death.
+TEST_F(HeldOpen, WhatAChildThatIsKilledHasWrittenByAMappingIsNotPublished) {
+    constexpr pid_t kChild = kProcess + 1;
+    for (const bool is_killed : {true, false}) {
+        const HandleId mapping = hold("f", "whole", O_RDWR);
+        ASSERT_TRUE(flush(mapping, kProcess) && flush(mapping, kChild));
+        ASSERT_TRUE(write(mapping, 0, "half ", true));
+        processes.killed = is_killed ? kChild : 0;
+        ASSERT_TRUE(release(mapping));
+        EXPECT_EQ(store.content("p/f"), is_killed ? "whole" : "half ");
+    }
+}
+
+TEST_F(HeldOpen, WhatAKilledMakerHasLeftIsNotPublishedAtASizeThatWasSetByName) {
+    store.put_object("p/f", "whole");
+    const NodeId node = lookup("f")->node;
+    const HandleId maker = open(node, O_WRONLY | O_TRUNC)->handle;
+    const HandleId other = open_as("f", kProcess + 1);
+    AttributeChange longer;
+    longer.size = 100;
+    ASSERT_TRUE(answer<Attributes>([&](auto reply) { fs->setattr(node, std::nullopt, longer, reply); }));
+    processes.killed = kProcess;
+    processes.others_write = true;
+    EXPECT_TRUE(flush(maker) && release(maker));
+    processes.others_write = false;
+    static_cast<void>(flush(other, kProcess + 1));
+    EXPECT_TRUE(release(other));
+    EXPECT_EQ(store.content("p/f"), "whole");
+}
+
 // Its FLUSH has come, and another process has written on since.
 TEST_F(HeldOpen, ADeathThatHasCountedFailsNoLaterSync) {
     constexpr pid_t kOther = kProcess + 1;

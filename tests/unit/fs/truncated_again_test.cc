@@ -337,6 +337,25 @@ TEST_F(Locked, IsNotMixedWithWhatIsWrittenWithoutTheLock) {
     EXPECT_EQ(store.content("p/lock"), "2nd");
 }
 
+// It has given the lock up, and not closed the file.
+TEST_F(Locked, IsNotLostWithOneThatHadTheLockBefore) {
+    processes.locks_by = kProcess;
+    const Result<OpenedFile> second = truncate_by(kOther);
+    ASSERT_TRUE(second);
+    processes.locks_by = kOther;
+    ASSERT_TRUE(answer<void>([&](auto reply) {
+        Buffer buffer = *pool->try_take(MemoryUse::kReceive);
+        std::memcpy(buffer.data(), "2nd", 3);
+        const ByteSpan data(buffer.data(), 3);
+        fs->write(second->handle, 0, WriteData{std::move(buffer), data}, Caller{kOther, 0, 0}, reply);
+    }));
+    processes.killed = kProcess;
+    processes.others_write = true;
+    EXPECT_TRUE(flush(first->opened.handle) && release(first->opened.handle));
+    EXPECT_TRUE(flush(second->handle, kOther) && release(second->handle));
+    EXPECT_EQ(store.content("p/lock"), "2nd");
+}
+
 TEST_F(Locked, IsNotMixedWithAnAttemptOfTheSameProcess) {
     processes.locks_by = kProcess;
     const Result<OpenedFile> again = truncate_by(kProcess);

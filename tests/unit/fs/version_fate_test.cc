@@ -164,6 +164,30 @@ TEST(VersionFate, WhoOnlyMadeItDoesNotAnswerForWhatOthersWrote) {
     EXPECT_TRUE(fate.state(kParent, kParent).answers_for_it) << "the size is its own";
 }
 
+TEST(VersionFate, WhoMadeItAnswersForASizeThatWasSetByName) {
+    VersionFate fate;
+    fate.made(kParent);
+    fate.resized_by_name();
+    EXPECT_TRUE(fate.state(kParent, kParent).answers_for_it);
+    EXPECT_FALSE(fate.gives_way(kParent));
+    EXPECT_EQ(fate.answering(), (std::vector<pid_t>{kUnseenProcess, kParent}));
+    static_cast<void>(fate.committed(fate.commit_begins()));
+    fate.resized_by_name();
+    EXPECT_TRUE(fate.state(kParent, kParent).unsaved);
+    EXPECT_FALSE(fate.state(kParent, kParent).answers_for_it);
+}
+
+TEST(VersionFate, WhoHadTheLockBeforeDoesNotAnswerForWhatReplacesIt) {
+    VersionFate fate;
+    fate.made(kParent);
+    fate.wrote(kParent, kParent, kInside);
+    fate.resized(kParent);
+    fate.taken_over(kOther);
+    fate.wrote(kOther, kOther, kInside);
+    EXPECT_FALSE(fate.state(kParent, kParent).answers_for_it);
+    EXPECT_EQ(fate.answering(), std::vector<pid_t>{kOther});
+}
+
 TEST(VersionFate, WhoseDescriptorWasWrittenByAnswersToo) {
     VersionFate fate;
     fate.wrote(kChild, kParent, kInside);
