@@ -74,6 +74,24 @@ void Daemon::leave_as_it_was() {
     }
 }
 
+// As above, where mount(2) has failed. Called with the place locked.
+void Daemon::put_dead_mount_back() {
+    const auto table = read_mount_table();
+    const auto there = table ? mount_at(*table, config_.mount.mount_point) : std::nullopt;
+    if (there && there->type == kFileSystemType) {
+        return;
+    }
+    // Whatever it is that cannot be mounted, this asks for nothing that may be refused.
+    MountConfig least = config_.mount;
+    least.allow_other = false;
+    if (auto dead = Mount::create(least, config_.names.read_only)) {
+        (*dead)->leave_dead();
+    } else {
+        log_error(format("{} is a bare directory by now: what programs write there goes to this machine's disk",
+                         escaped(config_.mount.mount_point)));
+    }
+}
+
 Status Daemon::assemble(FileDescriptor signals) {
     auto connection = mount_->connection();
     auto session = connection ? Session::create(std::move(*connection)) : failure(connection.error());
@@ -121,6 +139,15 @@ Status Daemon::attach() {
     if (has_taken_over_) {
         log_info(format("took over {} from a ckptfs daemon that was killed", escaped(place)));
     }
+    Status mounted = mount_there();
+    if (!mounted && has_taken_over_) {
+        put_dead_mount_back();
+    }
+    return mounted;
+}
+
+Status Daemon::mount_there() {
+    const std::string& place = config_.mount.mount_point;
     const auto table = read_mount_table();
     const auto checked = table ? check_mount_point(place, *table) : failure(table.error());
     if (!checked && !(has_taken_over_ && checked.error().errno_value == ENOTEMPTY)) {

@@ -46,6 +46,8 @@ public:
 
 private:
     Status attach();
+    Status mount_there();
+    void put_dead_mount_back();
     Status assemble(FileDescriptor signals);
     void leave_as_it_was();
     void listen_for_commands();

@@ -50,12 +50,9 @@ Result<std::unique_ptr<UnsentDisks>> UnsentDisks::open(const Environment& enviro
         // The first is this mount's own, and acknowledges.
         const bool is_own = disks->disks_.empty();
         Result<std::unique_ptr<WritebackStore>> store = open_store(environment, place.directory, *disks, is_own);
-        if (!store && is_own) {
-            return failure(std::move(store.error()));
-        }
+        // What another place holds cannot be left out: it would be sent by a later mount, over what this one saves.
         if (!store) {
-            log_error(format("what an earlier mount has left on the disk is not sent: {}", store.error().message));
-            continue;
+            return failure(std::move(store.error()));
         }
         disks->disks_.push_back({std::move(place), std::move(*store)});
     }

@@ -189,7 +189,8 @@ Status ChangeLog::read_segments(Opened& into) {
 Failure ChangeLog::is_damaged(const std::string& path, std::uint64_t at) const {
     return failure(EIO,
                    format("{} is damaged at byte {}, and acknowledged changes follow: the disk is failing. Copy {} "
-                          "to another disk before anything else; what it holds is not in the bucket",
+                          "to another disk before anything else; what it holds is not in the bucket. To mount without "
+                          "it, move its files away, and leave the directory",
                           escaped(path), at, escaped(directory_)));
 }
 

@@ -397,6 +397,29 @@ def test_two_mounts_share_a_disk_and_each_sends_its_own(make, simulator, prefix)
     wait_until(lambda: status(again)["safe_to_stop"], "the mount to know")
 
 
+def test_a_mount_does_not_go_on_without_what_was_left_elsewhere(make, disk, simulator, prefix, tmp_path):
+    """It would be sent by a later mount, over what this one saves, and nothing would tell of it until then."""
+    one, other = make(), make()
+    hold(simulator, prefix, "one", "other")
+    (one / "one").write_bytes(SMALL)
+    (other / "other").write_bytes(SMALL)
+    kill(one)
+    kill(other)
+    log = next(disk.rglob("*-1/*.log"))
+    readable = log.rename(disk / "log")
+    log.mkdir()
+    place = tmp_path / "mnt"
+    place.mkdir()
+    with pytest.raises(AssertionError, match=f"cannot read .*{log.name}"):
+        make(at=place)
+    log.rmdir()
+    readable.rename(log)
+    simulator.clear_faults()
+    again = make()
+    assert wait(again.path).returncode == 0
+    assert files(simulator, prefix) == ["one", "other"]
+
+
 def test_a_name_is_sent_after_what_was_left_elsewhere_of_it(make, simulator, prefix):
     one, other = make(), make()
     hold(simulator, prefix, "shard", "latest")

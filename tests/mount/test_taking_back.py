@@ -125,6 +125,19 @@ def test_a_user_gets_a_mount_point_back_as_well(place):
     assert at.read("file") == "saved"
 
 
+def test_a_dead_mount_stays_where_the_kernel_refuses_the_next_one(place):
+    """/etc/fuse.conf does not allow users --allow-other."""
+    at = place(NOBODY)
+    assert_mounted(at.mount(), at)
+    at.write("file", "saved")
+    at.kill()
+    refused = at.mount("", "--allow-other")
+    assert (refused.returncode, "user_allow_other" in refused.stderr) == (1, True), refused.stderr
+    assert "not connected" in at.machine.run("touch", at.path / "file", user=NOBODY).stderr
+    assert_mounted(at.mount(), at)
+    assert at.read("file") == "saved"
+
+
 def test_of_two_that_start_again_one_mounts(place):
     at = place()
     assert_mounted(at.mount(), at)
