@@ -237,6 +237,7 @@ MountStatus Daemon::status(const fs::FileSystem& fs) const {
     MountStatus status;
     status.source = config_.mount.source;
     status.mount_point = config_.mount.mount_point;
+    status.device = mount_->is_shown() ? device_of(mount_->entry()) : "";
     status.version = CKPTFS_VERSION;
     status.pid = getpid();
     status.seconds_mounted =

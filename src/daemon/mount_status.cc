@@ -255,8 +255,9 @@ AcknowledgedByNow::AcknowledgedByNow(const MountStatus& status)
     : pid_(status.pid),
       places_(status.unsent.places),
       last_(status.unsent.last_acknowledged),
-      was_sent_(!status.unsent.acknowledges ||
-                (status.unsent.all_sent_up_to >= last_ && status.unsent.changes_elsewhere == 0)) {}
+      has_removals_(status.removals > 0),
+      was_sent_(!has_removals_ && (!status.unsent.acknowledges ||
+                                   (status.unsent.all_sent_up_to >= last_ && status.unsent.changes_elsewhere == 0))) {}
 
 Result<bool> AcknowledgedByNow::is_sent(const MountStatus& status) {
     if (was_sent_) {
@@ -279,6 +280,12 @@ Result<bool> AcknowledgedByNow::is_sent(const MountStatus& status) {
     }
     if (unsent.changes_elsewhere == 0 && places_.size() > 1) {
         places_.resize(1);
+    }
+    if (has_removals_ && status.removals > 0) {
+        return false;
+    }
+    if (has_removals_) {
+        *this = AcknowledgedByNow(status);
     }
     return !unsent.acknowledges || (unsent.all_sent_up_to >= last_ && unsent.changes_elsewhere == 0);
 }

@@ -118,6 +118,9 @@ struct MountStatus {
 
     std::string source;
     std::string mount_point;
+    // MAJOR:MINOR of the mounted file system, in every mount namespace; empty once the daemon's own no longer shows it,
+    // and for daemons of earlier versions.
+    std::string device;
     std::string version;
     std::int64_t pid = 0;
     std::int64_t seconds_mounted = 0;
@@ -184,6 +187,8 @@ private:
     // not report them.
     std::vector<std::string> places_;
     std::uint64_t last_;
+    // Removals that were acknowledged and have no numbers yet: they get them once no removal is under way.
+    bool has_removals_;
     bool was_sent_;
 };
 

@@ -13,6 +13,7 @@
 #include "ckptfs/log.h"
 #include "daemon/control.h"
 #include "daemon/local_checks.h"
+#include "daemon/status_json.h"
 
 namespace ckptfs {
 namespace {
@@ -47,6 +48,47 @@ Result<MountEntry> shown_at(const std::vector<MountEntry>& table, const std::str
         return failure(EINVAL, format("no ckptfs is mounted at {}", escaped(directory)));
     }
     return *mounted;
+}
+
+// The last line, which is the status.
+Result<std::string> status_at(const std::string& socket, uid_t owner, std::chrono::seconds patience) {
+    std::string status;
+    const auto asked =
+        call_daemon(socket, owner, "status", patience, [&](std::string_view line) { status = std::string(line); });
+    return asked ? Result<std::string>(std::move(status)) : failure(asked.error());
+}
+
+// Empty where the daemon has lost its mount, is about to end, or of an earlier version.
+std::string device_in(const std::string& status) {
+    const Result<MountStatus> parsed = parse_status(status);
+    return parsed ? parsed->device : "";
+}
+
+// Mount namespaces may share the directory of the sockets, and have mounts at the same path: the latest has the socket
+// of that name, and the others' were renamed. A daemon that does not tell what it serves is taken for that of the path.
+Result<std::string> socket_of(const MountEntry& mount, uid_t owner, std::chrono::seconds patience) {
+    const std::string directory = control_directory(owner, getuid(), process_environment());
+    std::string first = control_path(directory, mount.mount_point);
+    const auto told = status_at(first, owner, patience);
+    const std::string served = told ? device_in(*told) : "";
+    if (told && (served.empty() || served == device_of(mount))) {
+        return first;
+    }
+    std::error_code problem;
+    for (std::filesystem::directory_iterator entry(directory, problem), end; !problem && entry != end;
+         entry.increment(problem)) {
+        const std::string path = entry->path().string();
+        if (path == first || !is_of_same_place(path, first)) {
+            continue;
+        }
+        if (const auto status = status_at(path, owner, patience); status && device_in(*status) == device_of(mount)) {
+            return path;
+        }
+    }
+    return told ? failure(ESRCH,
+                          "its daemon cannot be reached; the one that answers serves a mount of the same path in "
+                          "another mount namespace")
+                : failure(told.error());
 }
 
 }  // namespace
@@ -92,8 +134,8 @@ Result<std::vector<MountEntry>> find_mounts() {
 Result<pid_t> ask_daemon(const MountEntry& mount, const std::string& request, std::chrono::seconds patience,
                          const std::function<void(std::string_view)>& on_line) {
     const uid_t owner = mount.owner().value_or(0);
-    const std::string directory = control_directory(owner, getuid(), process_environment());
-    auto asked = call_daemon(control_path(directory, mount.mount_point), owner, request, patience, on_line);
+    const auto socket = socket_of(mount, owner, patience);
+    auto asked = socket ? call_daemon(*socket, owner, request, patience, on_line) : failure(socket.error());
     if (!asked) {
         return failure(asked.error().errno_value, format("{}: {}{}", escaped(mount.mount_point), asked.error().message,
                                                          what_to_do(mount, asked.error().errno_value)));
@@ -137,15 +179,14 @@ std::vector<Result<std::string>> ask_detached(const std::vector<MountEntry>& mou
             (!directory.empty() && !is_of_same_place(path, control_path(place, resolved_mount_point(directory))))) {
             continue;
         }
-        std::string answer;
-        const auto asked =
-            call_daemon(path, getuid(), "status", patience, [&](std::string_view line) { answer = std::string(line); });
-        const bool has_ended =
-            asked ? answer.empty() : asked.error().errno_value == ECONNREFUSED || asked.error().errno_value == ENOENT;
-        if (!has_ended) {
-            answers.push_back(asked ? Result<std::string>(answer)
-                                    : failure(asked.error().errno_value,
-                                              format("a daemon without a mount: {}", asked.error().message)));
+        auto answer = status_at(path, getuid(), patience);
+        const bool is_over = answer
+                                 ? answer->empty() || !device_in(*answer).empty()
+                                 : answer.error().errno_value == ECONNREFUSED || answer.error().errno_value == ENOENT;
+        if (!is_over) {
+            answers.push_back(answer ? std::move(answer)
+                                     : failure(answer.error().errno_value,
+                                               format("a daemon without a mount: {}", answer.error().message)));
         }
     }
     return answers;

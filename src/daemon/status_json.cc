@@ -118,6 +118,7 @@ std::string json_of(const MountStatus& status) {
     }
     return json_line({{"source", status.source},
                       {"mount_point", status.mount_point},
+                      {"device", status.device},
                       {"version", status.version},
                       {"pid", status.pid},
                       {"seconds_mounted", status.seconds_mounted},
@@ -196,6 +197,7 @@ Result<MountStatus> parse_status(std::string_view text) {
         json.at("files_failed").get_to(status.files_failed);
         json.at("files_held_back").get_to(status.files_held_back);
         // Daemons of earlier versions do not report these.
+        status.device = json.value("device", std::string());
         status.names_known = json.value("names_known", std::uint64_t{0});
         status.removals = json.value("removals", std::uint64_t{0});
         status.failures_untold = json.value("failures_untold", std::uint64_t{0});

@@ -130,6 +130,11 @@ public:
 
     [[nodiscard]] const MountEntry& entry() const override { return entry_; }
 
+    [[nodiscard]] bool is_shown() const override {
+        const MutexLock lock(mutex_);
+        return is_mounted();
+    }
+
     Status detach() override {
         const MutexLock lock(mutex_);
         if (std::exchange(detached_, true) || !is_mounted()) {

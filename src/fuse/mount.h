@@ -27,6 +27,8 @@ public:
     // A descriptor of the connection for a Session.
     virtual Result<FileDescriptor> connection() const = 0;
     [[nodiscard]] virtual const MountEntry& entry() const = 0;
+    // Whether the mount is the topmost at its place, in the mount namespace of this process.
+    [[nodiscard]] virtual bool is_shown() const = 0;
     // Takes the mount out of the tree; what is open in it fails from now on. Does nothing when another process has
     // unmounted it. Only the first call reports whether it is gone.
     virtual Status detach() = 0;

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "base/numbers.h"
+#include "base/text.h"
 #include "ckptfs/log.h"
 
 namespace ckptfs {
@@ -84,6 +85,10 @@ bool holds(std::string_view mount_point, std::string_view path) {
 }
 
 }  // namespace
+
+std::string device_of(const MountEntry& mount) {
+    return format("{}:{}", mount.major, mount.minor);
+}
 
 std::optional<uid_t> MountEntry::owner() const {
     constexpr std::string_view kUserId = "user_id=";

@@ -38,6 +38,9 @@ struct MountEntry {
     [[nodiscard]] std::optional<uid_t> owner() const;
 };
 
+// MAJOR:MINOR, which tells the file systems of a machine apart.
+[[nodiscard]] std::string device_of(const MountEntry& mount);
+
 // Lines that cannot be understood are left out.
 std::vector<MountEntry> parse_mount_table(std::string_view text);
 

@@ -37,6 +37,26 @@ def test_a_mount_at_rest(mount):
     assert "safe to stop: yes" in words
 
 
+def test_two_mounts_of_one_path_in_two_mount_namespaces_are_told_apart(mount, tmp_path):
+    """Jobs of one user, each with a /tmp of its own, whose daemons share the directory of the control sockets."""
+    place = tmp_path / "mnt"
+    place.mkdir()
+    made = [mount(at=place, within=["unshare", "--mount", "--propagation", "private"]) for _ in range(2)]
+
+    def in_namespace_of(one, *words: str) -> subprocess.CompletedProcess:
+        return subprocess.run(["nsenter", f"--mount=/proc/{one.process.pid}/ns/mnt", CKPTFS, *words], text=True,
+                              timeout=60, check=False, capture_output=True)
+
+    for one in made:
+        answer = in_namespace_of(one, "status", place, "--json")
+        assert json.loads(answer.stdout)["pid"] == one.process.pid, answer.stderr
+        assert in_namespace_of(one, "status").stdout.count(f"{place}: ") == 1
+    assert in_namespace_of(made[0], "unmount", place).returncode == 0
+    assert made[0].process.wait(30) == 0
+    assert json.loads(in_namespace_of(made[1], "status", place, "--json").stdout)["pid"] == made[1].process.pid
+    assert in_namespace_of(made[1], "unmount", place).returncode == 0
+
+
 def test_another_user_hears_that_it_is_not_theirs_to_ask(mount):
     made = mount("--allow-other")
     answer = subprocess.run(["setpriv", "--reuid=nobody", "--clear-groups", CKPTFS, "status", made.path], text=True,

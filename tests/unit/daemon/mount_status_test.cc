@@ -190,6 +190,24 @@ TEST(AcknowledgedByNow, IsSentOnceTheMountSaysSo) {
 }
 
 // An end that leaves nothing lets the numbers begin anew.
+TEST(AcknowledgedByNow, IsAlsoWhatIsBeingRemovedInABatch) {
+    for (const bool acknowledges : {true, false}) {
+        MountStatus status = acknowledging(17, 500, 500);
+        status.unsent.acknowledges = acknowledges;
+        status.removals = 20;
+        AcknowledgedByNow acknowledged(status);
+        EXPECT_FALSE(acknowledged.is_sent(status).value());
+        // The disk has taken it.
+        status.removals = 0;
+        status.unsent.last_acknowledged = 520;
+        EXPECT_EQ(acknowledged.is_sent(status).value(), !acknowledges);
+        status.removals = 7;
+        status.unsent.last_acknowledged = 540;
+        status.unsent.all_sent_up_to = 520;
+        EXPECT_TRUE(acknowledged.is_sent(status).value()) << "later ones do not count";
+    }
+}
+
 TEST(AcknowledgedByNow, OfTheNextMountItIsWhatThatHas) {
     AcknowledgedByNow acknowledged(acknowledging(17, 500, 0));
     EXPECT_FALSE(acknowledged.is_sent(acknowledging(18, 2, 1)).value());
