@@ -47,13 +47,9 @@ void CommitGate::check(std::string marker_key, Reply<StillCounts> reply) {
 
 void CommitGate::announced_by_others(const std::string& marker_key, const std::string& disk,
                                      const Reply<std::vector<std::uint64_t>>& reply) {
-    unsent_.collect(directory_of(marker_key), {disk}, [reply](Result<std::vector<UnsentDirectory>> unsent) {
-        if (unsent || is_refused_by_store(unsent.error())) {
-            // A mount that may not list cannot wait either.
-            reply(unsent ? digests_of(*unsent) : std::vector<std::uint64_t>());
-        } else {
-            reply(failure(std::move(unsent.error())));
-        }
+    // A refusal may pass, as where a permit is renewed: the marker would wait for nothing then.
+    unsent_.collect(directory_of(marker_key), {disk}, [reply](const Result<std::vector<UnsentDirectory>>& unsent) {
+        reply(unsent.map([](const std::vector<UnsentDirectory>& each) { return digests_of(each); }));
     });
 }
 

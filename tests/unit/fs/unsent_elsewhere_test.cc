@@ -187,10 +187,18 @@ TEST_F(UnsentElsewhereTest, AMarkerIsSentThoughOthersHaveBegunMore) {
     EXPECT_FALSE(may_mark({kOwnDisk, begun, announced("p/step/.metadata")}, "p/step/.metadata"));
 }
 
-TEST_F(UnsentElsewhereTest, WhoMayNotLookAtWhatIsToldWaitsForNothing) {
+// The permit to list may come back.
+TEST_F(UnsentElsewhereTest, WhereItMayNotLookAtWhatIsToldNoMarkerIsAcknowledgedOrSent) {
     tell("");
-    store.inject({Operation::kList, "p/.ckptfs/unsent/", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
-    EXPECT_TRUE(announced("p/.metadata").empty());
+    const Fault refused{Operation::kList, "p/.ckptfs/unsent/", store_error(EACCES, "AccessDenied", 403), 0, 1, false};
+    store.inject(refused);
+    EXPECT_EQ(errno_of(answer<std::vector<std::uint64_t>>(
+                  [&](auto reply) { fs->announced_by_others("p/.metadata", kOwnDisk, reply); })),
+              EACCES);
+    store.inject(refused);
+    const Status later = may_mark({kOwnDisk, begun});
+    ASSERT_FALSE(later);
+    EXPECT_TRUE(later.error().retryable);
 }
 
 TEST_F(UnsentElsewhereTest, WhereTheStoreDoesNotTellNoMarkerIsAcknowledged) {
