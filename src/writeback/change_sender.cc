@@ -12,6 +12,7 @@
 #include "base/mutex.h"
 #include "base/text.h"
 #include "ckptfs/log.h"
+#include "ckptfs/store_limits.h"
 
 namespace ckptfs {
 namespace {
@@ -225,8 +226,8 @@ void send_copy(const SendEnvironment& environment, const std::shared_ptr<const H
 }
 
 void remove_now(const SendEnvironment& environment, const std::shared_ptr<const HeldChange>& held,
-                StoreDone<std::string> done) {
-    RemoveRequest request(held->key(), held->change.if_match);
+                const std::string& if_match, StoreDone<std::string> done) {
+    RemoveRequest request(held->key(), if_match);
     environment.store.remove(std::move(request), [held, done = std::move(done)](const Status& removed) {
         // ESTALE: the name has another version, which this removal did not mean.
         if (removed || removed.error().errno_value == ESTALE || removed.error().errno_value == ENOENT) {
@@ -270,17 +271,25 @@ void complete_etag(ObjectStore& store, const std::string& key, const ObjectInfo&
     });
 }
 
-// The version of the name that is there; empty if there is none.
-void find_etag(ObjectStore& store, const std::string& key, StoreDone<std::string> done) {
-    store.head(key, [&store, key, done = std::move(done)](const Result<ObjectInfo>& object) {
-        if (object) {
-            complete_etag(store, key, *object, done);
-        } else if (object.error().errno_value == ENOENT) {
-            done(std::string());
-        } else {
-            done(failure(object.error()));
+// The version of the name that is there; without an ETag if there is none.
+void find_version(ObjectStore& store, const std::string& key, const StoreDone<ObjectInfo>& done) {
+    store.head(key, [&store, key, done](const Result<ObjectInfo>& object) {
+        if (!object) {
+            done(object.error().errno_value == ENOENT ? Result<ObjectInfo>(ObjectInfo{}) : failure(object.error()));
+            return;
         }
+        complete_etag(store, key, *object, [object = *object, done](Result<std::string> etag) mutable {
+            object.etag = etag.value_or("");
+            done(etag ? Result<ObjectInfo>(std::move(object)) : failure(etag.error()));
+        });
     });
+}
+
+// Whether the removal means this version. One that was to replace what was there, and was given up or lost, has left a
+// version that is older than the removal.
+bool is_meant(const ObjectInfo& there, const UnsentChange& removal) {
+    return there.etag == removal.if_match || (removal.follows_unsent && !there.etag.empty() &&
+                                              there.last_modified + kTimesDifferBy < removal.object.last_modified);
 }
 
 // Looks at the version first, as some stores ignore the condition: between the acknowledgement and now another client
@@ -288,14 +297,14 @@ void find_etag(ObjectStore& store, const std::string& key, StoreDone<std::string
 void send_removal(const SendEnvironment& environment, const std::shared_ptr<const HeldChange>& held,
                   StoreDone<std::string> done) {
     if (held->change.if_match.empty()) {
-        remove_now(environment, held, std::move(done));
+        remove_now(environment, held, "", std::move(done));
         return;
     }
-    find_etag(environment.store, held->key(), [environment, held, done = std::move(done)](Result<std::string> there) {
-        if (there && *there == held->change.if_match) {
-            remove_now(environment, held, done);
+    find_version(environment.store, held->key(), [environment, held, done = std::move(done)](Result<ObjectInfo> there) {
+        if (there && is_meant(*there, held->change)) {
+            remove_now(environment, held, there->etag, done);
         } else {
-            done(there.map([](const std::string& /*other*/) { return std::string(); }));
+            done(there.map([](const ObjectInfo& /*other*/) { return std::string(); }));
         }
     });
 }

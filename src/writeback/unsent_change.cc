@@ -96,6 +96,7 @@ BodyPiece piece_of(const Json& json) {
 constexpr unsigned kDescribed = 1;
 constexpr unsigned kIfNoneMatch = 2;
 constexpr unsigned kBarrier = 4;
+constexpr unsigned kFollowsUnsent = 8;
 
 Json json_of(const UnsentChange& change) {
     Json body = Json::array();
@@ -103,7 +104,7 @@ Json json_of(const UnsentChange& change) {
         body.push_back(json_of(piece));
     }
     const unsigned flags = (change.is_described ? kDescribed : 0U) | (change.if_none_match ? kIfNoneMatch : 0U) |
-                           (change.is_barrier ? kBarrier : 0U);
+                           (change.is_barrier ? kBarrier : 0U) | (change.follows_unsent ? kFollowsUnsent : 0U);
     return Json::array({change.number, static_cast<int>(change.kind), flags, json_of(change.object), body,
                         change.source_key, change.source_etag, change.if_match, change.announcement, change.awaited});
 }
@@ -117,6 +118,7 @@ UnsentChange change_of(const Json& json) {
     change.is_described = (flags & kDescribed) != 0;
     change.if_none_match = (flags & kIfNoneMatch) != 0;
     change.is_barrier = (flags & kBarrier) != 0;
+    change.follows_unsent = (flags & kFollowsUnsent) != 0;
     change.object = object_of(json.at(3));
     for (const Json& piece : json.at(4)) {
         change.body.push_back(piece_of(piece));

@@ -79,6 +79,8 @@ struct UnsentChange {
     // Conditions: only if the key does not exist; only in place of the version with this ETag, as known here.
     bool if_none_match = false;
     std::string if_match;
+    // Of a removal: that version was not in the bucket when this was acknowledged, and may never be.
+    bool follows_unsent = false;
     // All that was acknowledged before it is in the bucket before it, and nothing that comes after it is.
     bool is_barrier = false;
     // The announcement by which other mounts are told that it is unsent (announcements.h); empty for none.

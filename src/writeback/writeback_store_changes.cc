@@ -184,6 +184,7 @@ void WritebackStore::remove(RemoveRequest request, StoreDone<void> done) {
 }
 
 void WritebackStore::remove_known(RemoveRequest request, const StoreDone<void>& done) {
+    bool follows_unsent = false;
     if (const HeldPtr held = unsent_->find(request.key)) {
         if (held->removes() && unsent_->is_acknowledged(*held)) {
             done({});
@@ -193,9 +194,11 @@ void WritebackStore::remove_known(RemoveRequest request, const StoreDone<void>& 
             done(another_version(request.key));
             return;
         }
+        follows_unsent = !held->removes();
     }
     UnsentChange change;
     change.kind = UnsentChange::Kind::kRemove;
+    change.follows_unsent = follows_unsent;
     change.object.key = request.key;
     change.object.last_modified = environment_.clock.wall_now();
     change.if_match = request.if_match;

@@ -328,6 +328,32 @@ TEST_F(ToldToOthers, AMarkerThatWasGivenUpGoesWithItsDirectory) {
     EXPECT_EQ(given_up_markers.left().first, 0U);
 }
 
+// It has replaced another one, in the eyes of who removes it; what another client saves meanwhile is not meant.
+TEST_F(ToldToOthers, TheRemovalOfAMarkerThatIsGivenUpRemovesTheOneBefore) {
+    may_mark = [] { return refusal(false); };
+    for (const bool is_killed : {false, true}) {
+        bucket.advance_clock(Milliseconds(-600'000));
+        bucket.put_object("p/d/.metadata", "old");
+        bucket.put_object("p/e/.metadata", "old");
+        bucket.advance_clock(Milliseconds(600'000));
+        auto made = mount();
+        for (const char* key : {"p/d/.metadata", "p/e/.metadata"}) {
+            const auto put = made->put(key, "new");
+            ASSERT_TRUE(put);
+            ASSERT_TRUE((*made)->remove(key, put->etag));
+        }
+        bucket.put_object("p/e/.metadata", "of another client");
+        if (is_killed) {
+            kill(std::move(made));
+            made = mount();
+        }
+        made->unsent().start();
+        made->wait_until_sent();
+        EXPECT_FALSE(bucket.exists("p/d/.metadata")) << is_killed;
+        EXPECT_EQ(bucket.content("p/e/.metadata"), "of another client");
+    }
+}
+
 TEST_F(ToldToOthers, TheRemovalOfAMarkerIsNotAsked) {
     bucket.put_object("p/d/.metadata", "x");
     may_mark = [] { return refusal(false); };
