@@ -38,10 +38,6 @@ std::set<std::string> keys_of(const std::vector<FailedRecord>& failed, const std
 
 Result<std::vector<FailedRecord>> CommitGate::failures_below(const std::string& directory) {
     Result<std::vector<FailedRecord>> known = records(directory);
-    if (!known && is_refused_by_store(known.error())) {
-        // A mount that may not list records is allowed no marker below the directory either.
-        return std::vector<FailedRecord>();
-    }
     if (!known || known->empty()) {
         return known;
     }

@@ -119,11 +119,7 @@ std::future<Result<std::vector<UnsentDirectory>>> UnsentElsewhere::ask(const std
 }
 
 Status UnsentElsewhere::look(const std::string& directory, const AskedBy& by, const std::string& what) {
-    return look(ask(directory, by).get(), by, what);
-}
-
-Status UnsentElsewhere::look(const Result<std::vector<UnsentDirectory>>& unsent, const AskedBy& by,
-                             const std::string& what) {
+    const Result<std::vector<UnsentDirectory>> unsent = ask(directory, by).get();
     if (!unsent) {
         return unsent.error().errno_value == ECANCELED ? failure(unsent.error()) : ask_again(unsent.error());
     }
@@ -139,12 +135,8 @@ Status UnsentElsewhere::wait(const std::string& directory, const AskedBy& by, co
                              SteadyTime begun) {
     const Clock& clock = state_.env.clock;
     for (;;) {
-        const auto unsent = ask(directory, by).get();
-        if (!unsent && is_refused_by_store(unsent.error())) {
-            // A mount that may not list the announcements cannot wait for them either.
-            return {};
-        }
-        Status looked = look(unsent, by, what);
+        // Also where the store refuses to list them: the permission may come back.
+        Status looked = look(directory, by, what);
         if (looked || !looked.error().retryable || clock.now() - begun >= state_.env.write.retry_for) {
             return looked;
         }

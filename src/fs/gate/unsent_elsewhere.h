@@ -55,7 +55,6 @@ public:
     Status wait(const std::string& directory, const AskedBy& by, const std::string& what, SteadyTime begun);
 
 private:
-    Status look(const Result<std::vector<UnsentDirectory>>& unsent, const AskedBy& by, const std::string& what);
     [[nodiscard]] ListRequest request_for(const std::string& directory, std::string token) const;
     // Adds what one page of the listing announces.
     void add(std::vector<UnsentDirectory>& unsent, const ListResponse& page, const AskedBy& by) const;

@@ -44,9 +44,10 @@ protected:
         return eventually([&] { return store.calls(Operation::kList) >= lists_before + 6; });
     }
     // At `begun`.
-    void another_fails() {
+    void another_fails() { another_fails_in(""); }
+    void another_fails_in(const std::string& directory) {
         const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(begun.time_since_epoch()).count();
-        store.put_object("p/.ckptfs/failed/shard",
+        store.put_object("p/.ckptfs/failed/" + directory + "shard",
                          "host: node7\nreason: no room\netag-before: \nbegan: " + std::to_string(seconds) + "\n");
     }
     Status may_mark(const AskedBy& by, const std::string& marker = "p/.metadata") {
@@ -142,11 +143,32 @@ TEST_F(UnsentElsewhereTest, ADirectoryIsRenamedOnceNothingOfItIsUnsent) {
     EXPECT_TRUE(store.exists("p/done/"));
 }
 
-TEST_F(UnsentElsewhereTest, WhoMayNotLookRenamesADirectoryAllTheSame) {
+// The permission to list may come back, as with credentials that are renewed.
+TEST_F(UnsentElsewhereTest, ADirectoryIsNotRenamedWhereItMayNotLook) {
     ASSERT_TRUE(mkdir("step"));
-    tell("step/");
-    store.inject({Operation::kList, "p/.ckptfs/unsent/step/", store_error(EACCES, "AccessDenied", 403), 0, 9, false});
+    const std::string told = tell("step/");
+    store.inject({Operation::kList, "p/.ckptfs/unsent/step/", store_error(EACCES, "AccessDenied", 403), 0, 2, false});
+    auto renamed = std::async(std::launch::async, [this] { return rename("step", "done"); });
+    EXPECT_TRUE(waits(renamed));
+    take_back(told);
+    EXPECT_TRUE(renamed.get());
+    store.inject({Operation::kList, "p/.ckptfs/unsent/done/", store_error(EACCES, "AccessDenied", 403), 0, 9, false});
+    const int lists = store.calls(Operation::kList);
+    auto refused = std::async(std::launch::async, [this] { return rename("done", "step"); });
+    ASSERT_TRUE(eventually([&] { return store.calls(Operation::kList) >= lists + 2; }));
+    clock.advance(write_environment.retry_for);
+    EXPECT_EQ(errno_of(refused.get()), EACCES);
+    EXPECT_FALSE(store.exists("p/step/"));
+}
+
+TEST_F(UnsentElsewhereTest, ADirectoryIsNotRenamedWhereItMayNotListWhatHasFailedElsewhere) {
+    ASSERT_TRUE(mkdir("step"));
+    another_fails_in("step/");
+    store.inject({Operation::kList, "p/.ckptfs/failed/step/", store_error(EACCES, "AccessDenied", 403), 0, 1, false});
+    EXPECT_EQ(errno_of(rename("step", "done")), EACCES);
+    EXPECT_TRUE(store.exists("p/step/"));
     EXPECT_TRUE(rename("step", "done"));
+    EXPECT_TRUE(store.exists("p/.ckptfs/failed/done/shard"));
 }
 
 TEST_F(UnsentElsewhereTest, TheWaitEndsWithTheMount) {
