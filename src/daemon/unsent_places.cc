@@ -13,11 +13,13 @@
 #include <climits>
 #include <cstring>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 #include <thread>
 #include <utility>
 
 #include "base/executors.h"
+#include "base/numbers.h"
 #include "base/private_directory.h"
 #include "base/text.h"
 #include "base/xxhash.h"
@@ -111,6 +113,23 @@ FileDescriptor lock_of_ending(const std::string& directory, std::chrono::steady_
     return lock;
 }
 
+// One more than the highest number of a place; `name`: the path of a place without its number. They are made in this
+// order, but an administrator may have removed one.
+int end_of_places(const std::string& name) {
+    const std::filesystem::path path(name + "-");
+    int end = 0;
+    std::error_code problem;
+    for (std::filesystem::directory_iterator each(path.parent_path(), problem), last; !problem && each != last;
+         each.increment(problem)) {
+        const std::string file = each->path().filename().string();
+        if (file.starts_with(path.filename().string())) {
+            const auto number = whole_number<int>(std::string_view(file).substr(path.filename().string().size()));
+            end = number && *number < kMostMounts ? std::max(end, *number + 1) : end;
+        }
+    }
+    return end;
+}
+
 // Whether there are changes that no mount has sent, or the journal of one.
 bool has_left(const std::string& directory) {
     std::error_code problem;
@@ -134,11 +153,11 @@ Result<std::vector<UnsentPlace>> lock_unsent_places(const std::string& cache_dir
     std::vector<UnsentPlace> places;
     const std::string name = format("{}/{:016x}", top, xxh3(source));
     const auto until = std::chrono::steady_clock::now() + kSaysSo;
-    for (int number = 0; number < kMostMounts; ++number) {
+    const int end = end_of_places(name);
+    for (int number = 0; number < kMostMounts && (number < end || places.empty()); ++number) {
         const std::string directory = format("{}-{}", name, number);
         if (!is_there(directory) && !places.empty()) {
-            // The directories are made in this order, and stay.
-            break;
+            continue;
         }
         if (Status made = make_private_directory(directory); !made) {
             return failure(std::move(made.error()));
@@ -187,10 +206,11 @@ struct LeftPlaces::Look {
 
     void run() {
         std::uint64_t left = 0;
-        for (int number = 0; number < kMostMounts; ++number) {
+        const int end = end_of_places(name);
+        for (int number = 0; number < end; ++number) {
             const std::string directory = format("{}-{}", name, number);
             if (!is_there(directory)) {
-                break;
+                continue;
             }
             // Those of this mount are locked.
             const FileDescriptor lock = lock_of(directory, LOCK_SH);

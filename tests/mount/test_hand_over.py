@@ -3,6 +3,7 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -136,3 +137,17 @@ def test_what_others_were_not_told_of_does_not_keep_the_next_mount_waiting(make,
     assert wait(following.path).returncode == 0
     assert files(simulator, prefix) == ["small"]
     assert following.unmount() == 0
+
+
+def test_a_place_that_was_removed_hides_none_behind_it(make, disk, simulator, prefix):
+    one, other, last = make(), make(), make()
+    hold(simulator, prefix, "shard")
+    (last / "shard").write_bytes(SMALL)
+    for each in one, other, last:
+        each.process.kill()
+        each.process.wait()
+        each.remove()
+    shutil.rmtree(next(disk.rglob("*-1")))
+    simulator.clear_faults()
+    assert wait(make().path).returncode == 0
+    assert files(simulator, prefix) == ["shard"]
