@@ -207,6 +207,9 @@ void ChangeLog::count(const std::vector<LogEntry>& entries, const std::string& p
     for (const LogEntry& entry : entries) {
         if (const auto* const change = std::get_if<UnsentChange>(&entry)) {
             segments_.back().unsent.insert(change->number);
+        } else if (const auto* const given_up = std::get_if<GivenUpChange>(&entry)) {
+            note_made(given_up->number);
+            segments_.back().unsent.insert(given_up->number);
         } else {
             note_made(std::get<SentChange>(entry).number);
         }
@@ -223,11 +226,15 @@ void ChangeLog::add(Waiting waiting) {
 }
 
 void ChangeLog::append(const UnsentChange& change, std::function<void(Status)> done) {
-    add({encode_entry(change), change.number, false, lies_in_files(change), std::move(done)});
+    add({encode_entry(change), change.number, false, true, lies_in_files(change), std::move(done)});
 }
 
 void ChangeLog::sent(const SentChange& change, std::function<void(Status)> done) {
-    add({encode_entry(change), change.number, true, false, std::move(done)});
+    add({encode_entry(change), change.number, true, false, false, std::move(done)});
+}
+
+void ChangeLog::given_up(const GivenUpChange& change, std::function<void(Status)> done) {
+    add({encode_entry(change), change.number, true, true, false, std::move(done)});
 }
 
 // Does nothing for a change whose segment is gone.
@@ -362,7 +369,8 @@ void ChangeLog::note_written(const std::vector<Waiting>& batch) {
     for (const Waiting& each : batch) {
         if (each.is_sent) {
             note_made(each.number);
-        } else {
+        }
+        if (each.is_kept) {
             segments_.back().unsent.insert(each.number);
         }
     }

@@ -54,19 +54,23 @@ public:
     // As append(), for the note that a change was made. Changes that depend on it may be made only after `done` has
     // reported success.
     void sent(const SentChange& change, std::function<void(Status)> done);
+    // As sent(), for the note that a marker will not be made. The note is there until sent() is called for its number.
+    void given_up(const GivenUpChange& change, std::function<void(Status)> done);
     // Writes what was appended, and ends the thread. Removes all segments if all changes have been made.
     void stop();
 
 private:
     struct Segment {
         std::string path;
-        // Numbers of its changes that have not been made.
+        // Numbers of its changes that have not been made, and of markers that it says were given up.
         std::set<std::uint64_t> unsent;
     };
     struct Waiting {
         std::string text;
         std::uint64_t number = 0;
+        // The change is not unsent any more; the entry is to be kept.
         bool is_sent = false;
+        bool is_kept = false;
         // The entry names body files, whose names are to be flushed to the directory first.
         bool has_files = false;
         std::function<void(Status)> done;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/digest.h"
@@ -16,6 +17,7 @@ namespace {
 constexpr std::size_t kHeaderSize = 8;
 constexpr std::uint32_t kBeginsBatch = std::uint32_t{1} << 31;
 constexpr std::size_t kSentMembers = 4;
+constexpr std::size_t kGivenUpMembers = 3;
 
 // Bytes, not text: names and values need not be UTF-8, and CBOR's strings are read back as they were written.
 Json json_of(const std::map<std::string, std::string>& members) {
@@ -35,11 +37,18 @@ std::map<std::string, std::string> members_of(const Json& json) {
     return members;
 }
 
+// Nanoseconds.
+std::int64_t count_of(WallTime time) {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
+}
+WallTime time_of(const Json& json) {
+    return WallTime(std::chrono::duration_cast<WallTime::duration>(std::chrono::nanoseconds(json.get<std::int64_t>())));
+}
+
 Json json_of(const ObjectInfo& object) {
-    using Nanoseconds = std::chrono::nanoseconds;
-    const auto modified = std::chrono::duration_cast<Nanoseconds>(object.last_modified.time_since_epoch()).count();
-    return Json::array({object.key, object.size, object.etag, modified, json_of(object.metadata), object.content_type,
-                        object.content_encoding, object.storage_class, json_of(object.other_headers)});
+    return Json::array({object.key, object.size, object.etag, count_of(object.last_modified), json_of(object.metadata),
+                        object.content_type, object.content_encoding, object.storage_class,
+                        json_of(object.other_headers)});
 }
 
 ObjectInfo object_of(const Json& json) {
@@ -47,8 +56,7 @@ ObjectInfo object_of(const Json& json) {
     object.key = json.at(0).get<std::string>();
     object.size = json.at(1).get<std::uint64_t>();
     object.etag = json.at(2).get<std::string>();
-    object.last_modified = WallTime(
-        std::chrono::duration_cast<WallTime::duration>(std::chrono::nanoseconds(json.at(3).get<std::int64_t>())));
+    object.last_modified = time_of(json.at(3));
     object.metadata = members_of(json.at(4));
     object.content_type = json.at(5).get<std::string>();
     object.content_encoding = json.at(6).get<std::string>();
@@ -109,6 +117,14 @@ Json json_of(const UnsentChange& change) {
                         change.source_key, change.source_etag, change.if_match, change.announcement, change.awaited});
 }
 
+Json json_of(const SentChange& sent) {
+    return Json::array({sent.number, sent.key, sent.acknowledged_etag, sent.etag});
+}
+
+Json json_of(const GivenUpChange& given_up) {
+    return Json::array({given_up.number, given_up.key, count_of(given_up.since)});
+}
+
 // Throws what the JSON library throws.
 UnsentChange change_of(const Json& json) {
     UnsentChange change;
@@ -141,6 +157,9 @@ std::optional<LogEntry> decode_entry(std::string_view cbor) {
         if (json.size() == kSentMembers) {
             return SentChange{json.at(0).get<std::uint64_t>(), json.at(1).get<std::string>(),
                               json.at(2).get<std::string>(), json.at(3).get<std::string>()};
+        }
+        if (json.size() == kGivenUpMembers) {
+            return GivenUpChange{json.at(0).get<std::uint64_t>(), json.at(1).get<std::string>(), time_of(json.at(2))};
         }
         UnsentChange change = change_of(json);
         return change.kind > UnsentChange::Kind::kRemove ? std::nullopt : std::optional<LogEntry>(std::move(change));
@@ -183,11 +202,21 @@ bool begins_batch(std::string_view text, std::size_t at) {
 
 }  // namespace
 
+bool has_unsent(const std::vector<LogEntry>& entries) {
+    std::set<std::uint64_t> unsent;
+    for (const LogEntry& entry : entries) {
+        if (std::holds_alternative<UnsentChange>(entry)) {
+            unsent.insert(number_of(entry));
+        } else {
+            unsent.erase(number_of(entry));
+        }
+    }
+    return !unsent.empty();
+}
+
 std::string encode_entry(const LogEntry& entry) {
-    const auto* const sent = std::get_if<SentChange>(&entry);
-    const Json json = sent != nullptr ? Json::array({sent->number, sent->key, sent->acknowledged_etag, sent->etag})
-                                      : json_of(std::get<UnsentChange>(entry));
-    const std::vector<std::uint8_t> cbor = Json::to_cbor(json);
+    const std::vector<std::uint8_t> cbor =
+        Json::to_cbor(std::visit([](const auto& one) { return json_of(one); }, entry));
     std::string text(kHeaderSize, '\0');
     text.append(cbor.begin(), cbor.end());
     const std::string_view content = std::string_view(text).substr(kHeaderSize);

@@ -4,9 +4,10 @@
 //
 // The log is a sequence of entries: four bytes with the length of what follows the header, four with its CRC-32C
 // (little-endian), then CBOR (RFC 8949). An entry is a change, or says that a change has been made, and under which
-// ETag. A change is unsent until an entry says that it was made. Entries are written in batches, each flushed before
-// the next; the topmost bit of a length marks the first entry of a batch. The log ends at the first entry that is cut
-// off or damaged: of the last batch, a power cut leaves whatever the disk had of it.
+// ETag, or that it is a marker that will not be made. A change is unsent until an entry says one of these of it.
+// Entries are written in batches, each flushed before the next; the topmost bit of a length marks the first entry of a
+// batch. The log ends at the first entry that is cut off or damaged: of the last batch, a power cut leaves whatever the
+// disk had of it.
 //
 // Pure.
 #pragma once
@@ -100,7 +101,25 @@ struct SentChange {
     friend bool operator==(const SentChange&, const SentChange&) = default;
 };
 
-using LogEntry = std::variant<UnsentChange, SentChange>;
+// Says that a marker will not be made, which counts until a SentChange of its number.
+struct GivenUpChange {
+    std::uint64_t number = 0;
+    std::string key;
+    // By the clock of the mount.
+    WallTime since{};
+
+    friend bool operator==(const GivenUpChange&, const GivenUpChange&) = default;
+};
+
+using LogEntry = std::variant<UnsentChange, SentChange, GivenUpChange>;
+
+// Of the change that it is or tells of.
+[[nodiscard]] inline std::uint64_t number_of(const LogEntry& entry) {
+    return std::visit([](const auto& one) { return one.number; }, entry);
+}
+
+// Whether one of these is unsent.
+[[nodiscard]] bool has_unsent(const std::vector<LogEntry>& entries);
 
 [[nodiscard]] std::string encode_entry(const LogEntry& entry);
 // Marks encoded entries, one at least, as a batch: they are flushed together.

@@ -26,18 +26,6 @@ bool names_file(const UnsentChange& change, std::uint64_t number) {
     });
 }
 
-bool is_any_unsent(const std::vector<LogEntry>& entries) {
-    std::set<std::uint64_t> unsent;
-    for (const LogEntry& entry : entries) {
-        if (const auto* const change = std::get_if<UnsentChange>(&entry)) {
-            unsent.insert(change->number);
-        } else {
-            unsent.erase(std::get<SentChange>(entry).number);
-        }
-    }
-    return !unsent.empty();
-}
-
 }  // namespace
 
 UnsentChanges::UnsentChanges(const WritebackEnvironment& environment)
@@ -55,7 +43,7 @@ Result<std::unique_ptr<UnsentChanges>> UnsentChanges::open(const WritebackEnviro
     changes->log_ = std::move(opened->log);
     if (environment.announced_as) {
         Result<std::string> id =
-            disk_id(environment.directory, {environment.host, this_boot()}, is_any_unsent(opened->entries));
+            disk_id(environment.directory, {environment.host, this_boot()}, has_unsent(opened->entries));
         if (!id) {
             return failure(std::move(id.error()));
         }
@@ -64,6 +52,7 @@ Result<std::unique_ptr<UnsentChanges>> UnsentChanges::open(const WritebackEnviro
             environment.store, environment.timer, environment.clock, environment.prefix, changes->id_, environment.host,
             [told = changes.get()](const Error& why) { told->left_is_not_told(why); }});
     }
+    changes->take_over_given_up(opened->entries);
     const auto ago = std::chrono::system_clock::now() - opened->last_written;
     changes->take_over(std::move(opened->entries),
                        environment.clock.wall_now() - std::chrono::duration_cast<WallTime::duration>(ago));
@@ -140,6 +129,10 @@ void UnsentChanges::stop() {
     {
         MutexLock lock(mutex_);
         idle_.wait(lock, [this]() REQUIRES(mutex_) { return under_way_ == 0; });
+    }
+    // None is given up any more.
+    if (environment_.given_up != nullptr) {
+        environment_.given_up->withdraw(forget_given_up_);
     }
     if (log_ == nullptr) {
         return;

@@ -289,6 +289,15 @@ private:
     // The change will not be made: notes that in the log.
     void give_up(const HeldPtr& held);
     void give_up_marker(const HeldPtr& held, const Error& why);
+    static void tell_not_made(const HeldChange& held, const Error& why);
+    // Until forget_given_up() is called for its number the log has a note of the marker, which the next mount takes
+    // over.
+    void remember_given_up(const std::string& key, std::uint64_t number, Milliseconds age) EXCLUDES(mutex_);
+    void forget_given_up(std::uint64_t number) EXCLUDES(mutex_);
+    void take_over_given_up(const std::vector<LogEntry>& entries) EXCLUDES(mutex_);
+    // Notes that a change was made, or that it is a marker that was given up.
+    void append_note(const std::string& key, const SentChange& change, std::function<void(Status)> done)
+        EXCLUDES(mutex_);
     void tell_name_lost(const HeldChange& held, const Error& why) const;
     // `why`: what to say of what was made of it.
     void lose(const HeldPtr& held, const Error& why) EXCLUDES(mutex_);
@@ -327,6 +336,7 @@ private:
     [[nodiscard]] std::vector<std::function<void(Status)>> take_impatient(std::uint64_t number) REQUIRES(mutex_);
 
     const WritebackEnvironment environment_;
+    const GivenUpMarkers::Forget forget_given_up_ = [this](std::uint64_t number) { forget_given_up(number); };
     PieceLoader loader_;
     std::unique_ptr<ChangeLog> log_;
     // Null if other mounts are not told.
@@ -368,6 +378,8 @@ private:
     std::map<std::uint64_t, std::weak_ptr<BodyFile>> left_files_ GUARDED_BY(mutex_);
     // The number of sends under way and of calls to the log.
     std::uint64_t under_way_ GUARDED_BY(mutex_) = 0;
+    // Numbers of the markers that are remembered as given up.
+    std::set<std::uint64_t> given_up_ GUARDED_BY(mutex_);
     bool sending_ GUARDED_BY(mutex_) = false;
     bool stopping_ GUARDED_BY(mutex_) = false;
     std::string failing_key_ GUARDED_BY(mutex_);

@@ -24,6 +24,10 @@ void UnsentChanges::take_over(std::vector<LogEntry> entries, WallTime last_sent)
         if (auto* const change = std::get_if<UnsentChange>(&entry)) {
             last_number_ = std::max(last_number_, change->number);
             unsent.insert_or_assign(change->number, std::move(*change));
+        } else if (std::holds_alternative<GivenUpChange>(entry)) {
+            // No other change may have its number.
+            last_number_ = std::max(last_number_, number_of(entry));
+            unsent.erase(number_of(entry));
         } else {
             const SentChange& sent = std::get<SentChange>(entry);
             EtagAliases::Times times{{}, last_sent};

@@ -237,12 +237,16 @@ void UnsentChanges::tell_lost(const std::string& key, const Error& why) const {
     }
 }
 
+void UnsentChanges::tell_not_made(const HeldChange& held, const Error& why) {
+    log_error(not_made(held, why.message));
+}
+
 void UnsentChanges::tell_name_lost(const HeldChange& held, const Error& why) const {
     if (held.key().ends_with('/')) {
         // The directory exists as well.
         log_info(not_made(held, why.message));
     } else {
-        log_error(not_made(held, why.message));
+        tell_not_made(held, why);
         tell_lost(held.key(), why);
     }
 }
@@ -264,42 +268,11 @@ void UnsentChanges::lose(const HeldPtr& held, const Error& error) {
     why.message = held->key() + ", of which it was made, is not there: " + error.message;
     // The last first, so that none is left without its source if the mount is killed in between.
     std::for_each(made.rbegin(), made.rend(), [&](const HeldPtr& each) {
-        log_error(not_made(*each, why.message));
+        tell_not_made(*each, why);
         tell_lost(each->key(), why);
         give_up(each);
     });
     give_up(held);
-}
-
-// Reports the marker before the waits for it end.
-void UnsentChanges::give_up_marker(const HeldPtr& held, const Error& why) {
-    log_error(not_made(*held, why.message));
-    if (environment_.given_up != nullptr) {
-        environment_.given_up->add(held->key());
-    }
-    tell_lost(held->key(), why);
-    HeldPtr there;
-    {
-        const MutexLock lock(mutex_);
-        there = overlay_.find(held->key());
-    }
-    if (there != held && there != nullptr) {
-        acknowledged_anew(*there);
-    }
-    give_up(held);
-}
-
-void UnsentChanges::acknowledged_anew(const HeldChange& held) const {
-    if (environment_.given_up == nullptr) {
-        return;
-    }
-    if (held.removes() && held.key().ends_with('/')) {
-        for (const std::string& key : environment_.given_up->directory_removed(held.key())) {
-            made_good(key);
-        }
-    } else if (environment_.given_up->made_good(held.key())) {
-        made_good(held.key());
-    }
 }
 
 void UnsentChanges::made_good(const std::string& key) const {
@@ -330,7 +303,7 @@ void UnsentChanges::note_sent(const HeldPtr& held, const SentChange& change, con
         const MutexLock lock(mutex_);
         being_noted_.insert_or_assign({change.key, change.acknowledged_etag}, change.etag);
     }
-    log_->sent(change, [this, held, change, etag](const Status& written) {
+    append_note(held->key(), change, [this, held, change, etag](const Status& written) {
         if (written) {
             sent(held, etag);
         } else {

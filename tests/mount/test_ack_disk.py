@@ -259,6 +259,9 @@ def test_a_marker_that_is_given_up_fails_the_next_fsync_and_close(make, mount, s
         with pytest.raises(OSError) as told:
             call()
         assert told.value.errno == errno.EIO
+    kill(made)
+    made = make()
+    assert wait(made.path).returncode == 1
     (made / "other").write_bytes(SMALL)
     (fails / "step/1.distcp").write_bytes(SMALL)
     commit(made / "step")

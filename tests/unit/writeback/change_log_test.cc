@@ -5,6 +5,7 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -69,7 +70,7 @@ protected:
             if (const auto* const found = std::get_if<UnsentChange>(&entry)) {
                 unsent[found->number] = true;
             } else {
-                unsent.erase(std::get<SentChange>(entry).number);
+                unsent.erase(number_of(entry));
             }
         }
         std::vector<std::uint64_t> numbers;
@@ -155,6 +156,34 @@ TEST_F(ChangeLogTest, AChangeIsThereUntilItWasAnsweredThatItWasSent) {
     std::promise<std::size_t> there;
     opened.log->sent({1, "", "", ""}, [&](const Status& /*written*/) { there.set_value(segments()); });
     EXPECT_EQ(there.get_future().get(), 2U);
+}
+
+// Not the segment of the marker itself, which may be a large one.
+TEST_F(ChangeLogTest, ThatAMarkerWasGivenUpIsThereUntilItIsSaidToBeSent) {
+    const auto given_up = [](const std::vector<LogEntry>& entries) {
+        return std::count_if(entries.begin(), entries.end(),
+                             [](const LogEntry& each) { return std::holds_alternative<GivenUpChange>(each); });
+    };
+    {
+        const auto opened = open(1);
+        ASSERT_TRUE(append(*opened.log, 1));
+        std::promise<Status> noted;
+        opened.log->given_up({1, "key", {}}, [&](const Status& written) { noted.set_value(written); });
+        ASSERT_TRUE(noted.get_future().get());
+        EXPECT_TRUE(eventually([this] { return segments() == 1; }));
+        EXPECT_EQ(unsent_on_disk(), std::vector<std::uint64_t>());
+    }
+    auto again = open(1);
+    EXPECT_EQ(given_up(again.entries), 1);
+    for (std::uint64_t number = 2; number <= 3; ++number) {
+        ASSERT_TRUE(append(*again.log, number));
+        ASSERT_TRUE(sent(*again.log, number));
+    }
+    again = open(1);
+    EXPECT_EQ(given_up(again.entries), 1);
+    ASSERT_TRUE(sent(*again.log, 1));
+    again.log->stop();
+    EXPECT_EQ(segments(), 0U);
 }
 
 TEST_F(ChangeLogTest, ASegmentThatCannotBeRemovedKeepsThoseBehindIt) {

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,7 +45,7 @@ protected:
                 const MutexLock lock(mutex);
                 lost_.erase(key);
             };
-            environment.given_up = &given_up_markers;
+            environment.given_up = given_up_markers.get();
             environment.lost = [this](const std::string& key, const Error& why) {
                 const MutexLock lock(mutex);
                 lost_.emplace(key, why.errno_value);
@@ -86,7 +87,14 @@ protected:
     mutable Mutex mutex;
     std::map<std::string, int> lost_ GUARDED_BY(mutex);
     SystemClock clock;
-    GivenUpMarkers given_up_markers{clock, std::chrono::hours(1)};
+    std::unique_ptr<GivenUpMarkers> given_up_markers = std::make_unique<GivenUpMarkers>(clock, std::chrono::hours(1));
+    // As at the end of the process, which remembers what `killed` gave up for `counts_for` no more.
+    std::unique_ptr<WritebackMount> restart(std::unique_ptr<WritebackMount> killed,
+                                            Milliseconds counts_for = std::chrono::hours(1)) {
+        kill(std::move(killed));
+        given_up_markers = std::make_unique<GivenUpMarkers>(clock, counts_for);
+        return started();
+    }
     // What was begun with an impatient timer before has ended.
     void pass_a_moment(WritebackMount& made) const {
         ASSERT_TRUE(made.put("p/moment/a", kLarge));

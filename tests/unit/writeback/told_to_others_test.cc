@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/manual_clock.h"
 #include "unit/writeback/told_to_others_fixture.h"
 
 namespace ckptfs::testing {
@@ -305,7 +306,7 @@ TEST_F(ToldToOthers, AMarkerThatMayNotBeMadeIsGivenUp) {
     EXPECT_THAT(files(), ElementsAre("p/e/a"));
     EXPECT_EQ((*made)->head("p/d/.metadata").error().errno_value, ENOENT);
     EXPECT_THAT(lost(), ElementsAre(std::pair("p/d/.metadata", EIO)));
-    EXPECT_EQ(given_up_markers.left(), std::pair(std::uint64_t{1}, std::string("p/d/.metadata")));
+    EXPECT_EQ(given_up_markers->left(), std::pair(std::uint64_t{1}, std::string("p/d/.metadata")));
     kill(std::move(made));
     may_mark = [] { return Status(); };
     made = started();
@@ -313,7 +314,7 @@ TEST_F(ToldToOthers, AMarkerThatMayNotBeMadeIsGivenUp) {
     EXPECT_FALSE(bucket.exists("p/d/.metadata"));
     // Until it is written again.
     ASSERT_TRUE(made->put("p/d/.metadata", "x"));
-    EXPECT_EQ(given_up_markers.left().first, 0U);
+    EXPECT_EQ(given_up_markers->left().first, 0U);
     EXPECT_TRUE(lost().empty());
 }
 
@@ -323,9 +324,101 @@ TEST_F(ToldToOthers, AMarkerThatWasGivenUpGoesWithItsDirectory) {
     ASSERT_TRUE(made->put("p/d/", ""));
     ASSERT_TRUE(made->put("p/d/.metadata", "x"));
     made->wait_until_sent();
-    EXPECT_EQ(given_up_markers.left().first, 1U);
+    EXPECT_EQ(given_up_markers->left().first, 1U);
     ASSERT_TRUE((*made)->remove("p/d/"));
-    EXPECT_EQ(given_up_markers.left().first, 0U);
+    EXPECT_EQ(given_up_markers->left().first, 0U);
+}
+
+// It was acknowledged, and the program may not have been told yet.
+TEST_F(ToldToOthers, AMarkerThatWasGivenUpIsReportedAfterARestart) {
+    // Each batch has a segment of its own, so that those of the markers go.
+    change_environment = [others = change_environment](WritebackEnvironment& environment) {
+        others(environment);
+        environment.segment_size = 1;
+    };
+    may_mark = [] { return refusal(false); };
+    auto made = started();
+    ASSERT_TRUE(made->put("p/d/", ""));
+    ASSERT_TRUE(made->put("p/d/.metadata", "x"));
+    made->wait_until_sent();
+    // Its log removes what it does not need: the note alone is left.
+    made->unsent().stop();
+    may_mark = [] { return Status(); };
+    for (int restart = 0; restart < 2; ++restart) {
+        made = this->restart(std::move(made));
+        made->wait_until_sent();
+        EXPECT_FALSE(bucket.exists("p/d/.metadata"));
+        EXPECT_EQ(given_up_markers->left(), std::pair(std::uint64_t{1}, std::string("p/d/.metadata")));
+        // No change has the marker's number.
+        for (const char* key : {"p/other/a", "p/other/b", "p/other/c"}) {
+            ASSERT_TRUE(made->put(key, kLarge));
+        }
+        made->wait_until_sent();
+    }
+    ASSERT_TRUE(made->put("p/d/.metadata", "x"));
+    EXPECT_EQ(given_up_markers->left().first, 0U);
+    made = this->restart(std::move(made));
+    EXPECT_EQ(given_up_markers->left().first, 0U);
+    made->wait_until_sent();
+    made->unsent().stop();
+    EXPECT_TRUE(log_sizes(directory()).empty());
+}
+
+TEST(GivenUpMarkersTest, WhatIsOldIsForgottenAsAnyChangeIsAcknowledged) {
+    ManualClock time;
+    GivenUpMarkers markers(time, std::chrono::minutes(1));
+    std::vector<std::uint64_t> forgotten;
+    const GivenUpMarkers::Forget forget = [&](std::uint64_t number) { forgotten.push_back(number); };
+    EXPECT_TRUE(markers.add("a/.metadata", std::chrono::seconds(59), 7, forget));
+    EXPECT_TRUE(markers.add("b/.metadata", Milliseconds(0), 8, forget));
+    EXPECT_FALSE(markers.made_good("file"));
+    EXPECT_THAT(forgotten, ElementsAre());
+    time.move(std::chrono::seconds(1));
+    EXPECT_FALSE(markers.made_good("file"));
+    EXPECT_THAT(forgotten, ElementsAre(7));
+    EXPECT_TRUE(markers.made_good("b/.metadata"));
+    EXPECT_THAT(forgotten, ElementsAre(7, 8));
+}
+
+TEST_F(ToldToOthers, AMarkerThatWasGivenUpLongAgoIsForgottenByARestart) {
+    may_mark = [] { return refusal(false); };
+    auto made = started();
+    ASSERT_TRUE(made->put("p/d/.metadata", "x"));
+    made->wait_until_sent();
+    made = restart(std::move(made), Milliseconds(0));
+    EXPECT_EQ(given_up_markers->left().first, 0U);
+    made->wait_until_sent();
+    made->unsent().stop();
+    EXPECT_TRUE(log_sizes(directory()).empty());
+}
+
+// Killed before it had noted that.
+TEST_F(ToldToOthers, AMarkerThatWasWrittenAgainIsNotReportedAfterARestart) {
+    {
+        const auto opened = ChangeLog::open(directory()).value();
+        UnsentChange change;
+        change.is_barrier = true;
+        const auto append = [&](std::uint64_t number, const char* key, UnsentChange::Kind kind) {
+            change.number = number;
+            change.object.key = key;
+            change.kind = kind;
+            opened.log->append(change, [](const Status&) {});
+        };
+        const auto give_up = [&](std::uint64_t number, const char* key) {
+            opened.log->given_up({number, key, clock.wall_now()}, [](const Status&) {});
+        };
+        append(1, "p/d/.metadata", UnsentChange::Kind::kPut);
+        append(2, "p/e/.metadata", UnsentChange::Kind::kPut);
+        append(3, "p/f/.metadata", UnsentChange::Kind::kPut);
+        append(4, "p/d/.metadata", UnsentChange::Kind::kRemove);
+        give_up(1, "p/d/.metadata");
+        give_up(2, "p/e/.metadata");
+        give_up(3, "p/f/.metadata");
+        append(5, "p/e/", UnsentChange::Kind::kRemove);
+    }
+    const auto made = mount();
+    EXPECT_EQ(given_up_markers->left(), std::pair(std::uint64_t{1}, std::string("p/f/.metadata")));
+    EXPECT_EQ(made->unsent().status().changes, 2U);
 }
 
 // It has replaced another one, in the eyes of who removes it; what another client saves meanwhile is not meant.

@@ -104,6 +104,13 @@ TEST(UnsentChange, WhatWasSentIsReadBack) {
     EXPECT_EQ(std::get<SentChange>(contents.entries[0]), sent);
 }
 
+TEST(UnsentChange, ThatAMarkerWasGivenUpIsReadBack) {
+    const GivenUpChange given_up{9, "key", WallTime(std::chrono::hours(500'000)) + std::chrono::milliseconds(7)};
+    const LogContents contents = parse_log(encode_entry(given_up));
+    ASSERT_EQ(contents.entries.size(), 1U);
+    EXPECT_EQ(std::get<GivenUpChange>(contents.entries[0]), given_up);
+}
+
 TEST(UnsentChange, ALogEndsAtAnEntryThatIsCutOff) {
     const std::string first = encode_entry(any_change(1));
     const std::string text = first + encode_entry(SentChange{1, "", "", ""}) + encode_entry(any_change(2));
