@@ -5,6 +5,7 @@ disk had of what was not flushed; no file is half, and no commit marker is in th
 CKPTFS_RANDOM_SEED chooses another run.
 """
 
+import os
 import pathlib
 import random
 import threading
@@ -23,6 +24,19 @@ ALL_THAT_MAY_BE_LOST = Loss(has_journal=False, names=0, data=0)
 
 def any_loss(dice: random.Random) -> Loss:
     return Loss(dice.random() < 0.5, dice.choice([0, 0.5, 0.9, 1]), dice.choice([0, 0.5, 1]))
+
+
+def attach(disk: ForgetfulDisk) -> None:
+    """The kernel gives each mount of it a free device number, where a disk keeps its own: with another number and
+    nothing unsent it would be taken for a copy of the disk, which leaves what the disk has announced alone."""
+    disk.attach()
+    for path in disk.path.glob("cache/unsent/*/id"):
+        device = path.stat().st_dev
+        lines = path.read_text().split("\n")
+        with path.open("r+") as file:
+            file.write("\n".join([*lines[:4], f"{os.major(device)}:{os.minor(device)}"]))
+            file.truncate()
+            os.fsync(file.fileno())
 
 
 def write_until_cut(made, disk: ForgetfulDisk, loss: Loss, dice: random.Random, acknowledged: Acknowledged) -> str:
@@ -56,7 +70,7 @@ def play(mount, simulator, prefix: str, disk: ForgetfulDisk, dice: random.Random
         for number in range(cuts):
             # The first one: names that the first mount has made are among it.
             loss = any_loss(dice) if number > 0 else ALL_THAT_MAY_BE_LOST
-            disk.attach()
+            attach(disk)
             made = mount(*options, "--compress", dice.choice(["none", "auto"]))
             acknowledged.check(made.path)
             simulator.set_model(total_mbps=SLOW)
@@ -64,7 +78,7 @@ def play(mount, simulator, prefix: str, disk: ForgetfulDisk, dice: random.Random
             simulator.set_model(total_mbps=0)
             check_bucket(simulator, prefix, acknowledged)
             made.remove()
-        disk.attach()
+        attach(disk)
         # What was known of uploads to the bucket is not flushed: some may be left.
         check_at_the_end(mount(*options), simulator, prefix, acknowledged, uploads_are_ended=False)
     finally:
