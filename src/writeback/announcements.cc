@@ -389,6 +389,16 @@ void Announcements::listed(const Result<ListResponse>& page) {
     }
     if (!page->next_continuation_token.empty()) {
         list_left(page->next_continuation_token);
+        return;
+    }
+    bool is_first = false;
+    {
+        const MutexLock lock(mutex_);
+        is_first = !std::exchange(lists_again_, true);
+    }
+    if (is_first) {
+        // The network may deliver a PUT of an earlier mount, which was killed, late.
+        timers_.after(kUnsentToldEvery, [this] { list_left(""); });
     }
 }
 

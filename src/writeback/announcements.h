@@ -133,6 +133,8 @@ private:
     bool stopping_ GUARDED_BY(mutex_) = false;
     bool has_taken_over_ GUARDED_BY(mutex_) = false;
     bool removes_left_ GUARDED_BY(mutex_) = false;
+    // After what was left has been listed once.
+    bool lists_again_ GUARDED_BY(mutex_) = false;
     // Announcements held for files that earlier mounts were writing, until remove_left().
     std::vector<std::string> left_ GUARDED_BY(mutex_);
     std::vector<std::function<void()>> finishing_ GUARDED_BY(mutex_);

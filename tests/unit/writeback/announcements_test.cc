@@ -21,6 +21,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
+using ::testing::UnorderedElementsAre;
 
 constexpr Milliseconds kLinger{300};
 constexpr Milliseconds kTryAgainAfter{5'000};
@@ -260,6 +261,22 @@ TEST_F(AnnouncementsTest, WhatAnEarlierMountHasLeftStaysUntilTheRestIsThere) {
     EXPECT_TRUE(bucket.exists("p/.ckptfs/unsent/d/disk-1"));
     bucket.release(Operation::kPut);
     EXPECT_THAT(bucket.keys(), ElementsAre("p/.ckptfs/unsent/d/disk-2"));
+}
+
+// Its mount was killed, and the next one has listed what it had left already.
+TEST_F(AnnouncementsTest, OneThatArrivesLateIsRemoved) {
+    const auto made = make();
+    made->take_over({}, [] {});
+    made->remove_left();
+    const std::string late = "p/.ckptfs/unsent/d/disk-1700000000-late";
+    bucket.put_object(late, "node-1");
+    bucket.put_object("p/.ckptfs/unsent/d/other-1700000000-late", "node-2");
+    const std::string own = begin(*made, "p/e/0")->value().value();
+    timer.run(kUnsentToldEvery);
+    EXPECT_THAT(bucket.keys(), UnorderedElementsAre("p/.ckptfs/unsent/d/other-1700000000-late", own));
+    const int lists = bucket.calls(Operation::kList);
+    timer.run(kUnsentToldEvery);
+    EXPECT_EQ(bucket.calls(Operation::kList), lists);
 }
 
 TEST_F(AnnouncementsTest, WithNothingLeftItBeginsAtOnce) {
