@@ -115,7 +115,7 @@ FileDescriptor lock_of_ending(const std::string& directory, std::chrono::steady_
 
 // One more than the highest number of a place; `name`: the path of a place without its number. They are made in this
 // order, but an administrator may have removed one.
-int end_of_places(const std::string& name) {
+Result<int> end_of_places(const std::string& name) {
     const std::filesystem::path path(name + "-");
     int end = 0;
     std::error_code problem;
@@ -126,6 +126,10 @@ int end_of_places(const std::string& name) {
             const auto number = whole_number<int>(std::string_view(file).substr(path.filename().string().size()));
             end = number && *number < kMostMounts ? std::max(end, *number + 1) : end;
         }
+    }
+    if (problem) {
+        return failure(problem.value(),
+                       format("cannot read {}: {}", escaped(path.parent_path().string()), problem.message()));
     }
     return end;
 }
@@ -153,8 +157,11 @@ Result<std::vector<UnsentPlace>> lock_unsent_places(const std::string& cache_dir
     std::vector<UnsentPlace> places;
     const std::string name = format("{}/{:016x}", top, xxh3(source));
     const auto until = std::chrono::steady_clock::now() + kSaysSo;
-    const int end = end_of_places(name);
-    for (int number = 0; number < kMostMounts && (number < end || places.empty()); ++number) {
+    const Result<int> end = end_of_places(name);
+    if (!end) {
+        return failure(end.error());
+    }
+    for (int number = 0; number < kMostMounts && (number < *end || places.empty()); ++number) {
         const std::string directory = format("{}-{}", name, number);
         if (!is_there(directory) && !places.empty()) {
             continue;
@@ -206,8 +213,13 @@ struct LeftPlaces::Look {
 
     void run() {
         std::uint64_t left = 0;
-        const int end = end_of_places(name);
-        for (int number = 0; number < end; ++number) {
+        const Result<int> end = end_of_places(name);
+        if (!end) {
+            // What was found before counts.
+            log_debug(end.error().message);
+            return;
+        }
+        for (int number = 0; number < *end; ++number) {
             const std::string directory = format("{}-{}", name, number);
             if (!is_there(directory)) {
                 continue;
