@@ -312,13 +312,17 @@ std::future<Result<std::vector<OpenUpload>>> CommitGate::ask_for_uploads(const s
         if (SteadyTime(SteadyTime::duration(asks_for_uploads_at_)) > state_.env.clock.now()) {
             done(std::vector<OpenUpload>());
         } else {
-            state_.env.store.list_uploads(prefix, done);
+            state_.env.store.list_uploads(prefix, [this, done](Result<std::vector<OpenUpload>> uploads) {
+                has_listed_uploads_ = has_listed_uploads_ || uploads;
+                done(std::move(uploads));
+            });
         }
     });
 }
 
 Result<std::vector<OpenUpload>> CommitGate::told(Result<std::vector<OpenUpload>> uploads) {
-    if (!uploads && is_refused_by_store(uploads.error())) {
+    // Where the store has listed them before, the permission may come back at any moment: the markers wait for that.
+    if (!uploads && is_refused_by_store(uploads.error()) && !has_listed_uploads_) {
         const SteadyTime again = state_.env.clock.now() + kAskForUploadsAgain;
         if (asks_for_uploads_at_.exchange(again.time_since_epoch().count()) == 0) {
             log_warning(escaped("files that other mounts are still writing do not hold a commit back: " +

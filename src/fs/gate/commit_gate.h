@@ -143,6 +143,7 @@ private:
     FirstSeen first_seen_;
     // Once the store has refused to list uploads; 0 before.
     std::atomic<SteadyTime::rep> asks_for_uploads_at_ = 0;
+    std::atomic<bool> has_listed_uploads_ = false;
 };
 
 }  // namespace ckptfs::fs

@@ -299,6 +299,17 @@ TEST_F(GateRequestsTest, UploadsAreAskedForAgainAfterTenMinutes) {
     EXPECT_EQ(errno_of(rename("m.tmp", ".metadata")), EIO);
 }
 
+// As while a permission is renewed.
+TEST_F(GateRequestsTest, ARefusalByAStoreThatHasListedUploadsLetsNoMarkerPass) {
+    save("m.tmp", "metadata");
+    EXPECT_TRUE(rename("m.tmp", ".metadata"));
+    static_cast<void>(begin_upload("p/shard"));
+    store.inject({Operation::kListUploads, "", store_error(EACCES, "AccessDenied", 403), 0, 2, false});
+    save("m.tmp", "metadata");
+    EXPECT_EQ(errno_of(rename("m.tmp", ".metadata")), EACCES);
+    EXPECT_EQ(errno_of(rename("m.tmp", ".metadata")), EIO);
+}
+
 TEST_F(GateRequestsTest, ARefusalByAProxyIsNoAnswer) {
     save("m.tmp", "metadata");
     static_cast<void>(begin_upload("p/shard"));
