@@ -210,6 +210,7 @@ void ChangeLog::count(const std::vector<LogEntry>& entries, const std::string& p
         } else if (const auto* const given_up = std::get_if<GivenUpChange>(&entry)) {
             note_made(given_up->number);
             segments_.back().unsent.insert(given_up->number);
+            notes_[given_up->number] = encode_entry(*given_up);
         } else {
             note_made(std::get<SentChange>(entry).number);
         }
@@ -242,6 +243,7 @@ void ChangeLog::note_made(std::uint64_t number) {
     for (Segment& segment : segments_) {
         segment.unsent.erase(number);
     }
+    notes_.erase(number);
 }
 
 // --- the log's thread
@@ -255,9 +257,11 @@ void ChangeLog::run() {
         }
         std::vector<Waiting> batch = std::exchange(waiting_, {});
         lock.unlock();
+        // Also where an earlier batch of this segment failed.
+        const bool begins_segment = !file_ || size_ == 0 || size_ >= segment_size_;
         const Status written = write(batch);
         if (written) {
-            note_written(batch);
+            note_written(batch, begins_segment);
             answer(batch, written);
             // Not the segment being written. Only after the callbacks: until a change is noted elsewhere as sent, the
             // next mount must find the change and its note here.
@@ -323,7 +327,7 @@ Status ChangeLog::write_once(const std::vector<Waiting>& batch) {
             return begun;
         }
     }
-    std::string text = refused_;
+    std::string text = refused_ + (size_ == 0 ? notes() : "");
     bool has_files = false;
     for (const Waiting& each : batch) {
         text += each.text;
@@ -346,6 +350,15 @@ Status ChangeLog::write_once(const std::vector<Waiting>& batch) {
     return {};
 }
 
+std::string ChangeLog::notes() {
+    std::string notes;
+    const MutexLock lock(mutex_);
+    for (const auto& [number, text] : notes_) {
+        notes += text;
+    }
+    return notes;
+}
+
 Status ChangeLog::begin_segment() {
     const std::string path = segment_path(directory_, next_segment_);
     file_ = FileDescriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, S_IRUSR | S_IWUSR));
@@ -364,14 +377,26 @@ Status ChangeLog::begin_segment() {
     return {};
 }
 
-void ChangeLog::note_written(const std::vector<Waiting>& batch) {
+void ChangeLog::note_written(const std::vector<Waiting>& batch, bool begins_segment) {
     const MutexLock lock(mutex_);
+    if (begins_segment) {
+        for (Segment& segment : segments_) {
+            std::erase_if(segment.unsent,
+                          [this](std::uint64_t number) REQUIRES(mutex_) { return notes_.contains(number); });
+        }
+        for (const auto& [number, text] : notes_) {
+            segments_.back().unsent.insert(number);
+        }
+    }
     for (const Waiting& each : batch) {
         if (each.is_sent) {
             note_made(each.number);
         }
         if (each.is_kept) {
             segments_.back().unsent.insert(each.number);
+        }
+        if (each.is_sent && each.is_kept) {
+            notes_[each.number] = each.text;
         }
     }
 }

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -92,13 +93,15 @@ private:
     void run();
     Status write(const std::vector<Waiting>& batch);
     Status write_once(const std::vector<Waiting>& batch);
+    [[nodiscard]] std::string notes() EXCLUDES(mutex_);
     // Truncates the segment to what was flushed.
     [[nodiscard]] bool cut_back();
     static void answer(std::vector<Waiting>& batch, const Status& written);
     [[nodiscard]] std::vector<Waiting> take_waiting() EXCLUDES(mutex_);
     void cut_off(const std::vector<Waiting>& refused);
     Status begin_segment();
-    void note_written(const std::vector<Waiting>& batch) EXCLUDES(mutex_);
+    // `begins_segment`: it came after copies of the notes_.
+    void note_written(const std::vector<Waiting>& batch, bool begins_segment) EXCLUDES(mutex_);
     void note_made(std::uint64_t number) REQUIRES(mutex_);
     // Removes the oldest segments whose changes have all been made, except the last `stay` segments.
     void remove_made(std::size_t stay) EXCLUDES(mutex_);
@@ -122,6 +125,9 @@ private:
     Condition changed_;
     std::vector<Waiting> waiting_ GUARDED_BY(mutex_);
     std::deque<Segment> segments_ GUARDED_BY(mutex_);
+    // Entries of given_up() that are still needed, by number. Each segment begins with them, so that they do not keep
+    // the ones before.
+    std::map<std::uint64_t, std::string> notes_ GUARDED_BY(mutex_);
     bool stopping_ GUARDED_BY(mutex_) = false;
     std::thread thread_;
 };
